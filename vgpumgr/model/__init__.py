@@ -1,0 +1,1 @@
+"""The project's words as frozen dataclasses. Nothing in here reads, writes or waits."""

@@ -1,0 +1,106 @@
+"""Profiles, vGPUs and what a card can still be cut into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vgpumgr.errors import Reason
+from vgpumgr.model.json import JsonObject
+
+
+class Backend(StrEnum):
+    """How slices are made on a GPU, told from what the kernel shows, never from the model's name."""
+
+    MDEV = "mdev"
+    VENDOR_VFIO = "vendor-vfio"
+    SRIOV = "sriov"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a slice is. ``creatable`` counts how many more the *card* takes now, over all its VFs.
+
+    ``id`` is the driver's own (``nvidia-558``, ``1147``, ``i915-GVTg_V5_4``); ``framebuffer_mib`` in MiB;
+    ``max_resolution`` as ``"7680x4320"``; ``frame_rate_limit`` in frames per second (0: none). Unknown is ``None``.
+    """
+
+    id: str
+    name: str
+    creatable: int
+    framebuffer_mib: int | None = None
+    max_instances: int | None = None
+    series: str | None = None
+    heads: int | None = None
+    max_resolution: str | None = None
+    frame_rate_limit: int | None = None
+    max_instances_per_vm: int | None = None
+    mig_shape: str | None = None
+    licence: str | None = None
+    limit: Reason | None = None
+    """Why not more of it can be created, when ``creatable`` is below ``max_instances``."""
+
+    def to_json(self) -> JsonObject:
+        """The five keys of DESIGN §6 first; the others are additions."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "framebuffer_mib": self.framebuffer_mib,
+            "max_instances": self.max_instances,
+            "creatable": self.creatable,
+            "series": self.series,
+            "heads": self.heads,
+            "max_resolution": self.max_resolution,
+            "frame_rate_limit": self.frame_rate_limit,
+            "max_instances_per_vm": self.max_instances_per_vm,
+            "mig_shape": self.mig_shape,
+            "licence": self.licence,
+            "limit": self.limit.to_json() if self.limit else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Vgpu:
+    """One slice in being. ``id`` is an mdev's UUID or a VF's address; ``parent`` the function it lives on.
+
+    ``owner`` is the name of the VM that has it, ``None`` when nobody could be found.
+    """
+
+    id: str
+    profile_id: str
+    profile: str | None
+    parent: str
+    owner: str | None = None
+    iommu_group: int | None = None
+
+    def to_json(self) -> JsonObject:
+        """The shape of DESIGN §6, plus ``iommu_group``."""
+        return {
+            "id": self.id,
+            "profile_id": self.profile_id,
+            "profile": self.profile,
+            "parent": self.parent,
+            "owner": self.owner,
+            "iommu_group": self.iommu_group,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuState:
+    """What one card offers and holds. ``backend`` is ``None`` when nothing tells how it could be sliced."""
+
+    capable: bool = False
+    backend: Backend | None = None
+    profiles: tuple[Profile, ...] = ()
+    instances: tuple[Vgpu, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+    def to_json(self) -> JsonObject:
+        """The shape of DESIGN §6."""
+        return {
+            "capable": self.capable,
+            "backend": str(self.backend) if self.backend else None,
+            "profiles": [profile.to_json() for profile in self.profiles],
+            "instances": [instance.to_json() for instance in self.instances],
+            "reasons": [reason.to_json() for reason in self.reasons],
+        }
