@@ -40,7 +40,9 @@ class VgpumgrError(Exception):
     http_status = 500
     exit_status = EXIT_INTERNAL
 
-    def __init__(self, message: str, *, hint: str = "", reasons: Sequence[Reason] = (), code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", reasons: Sequence[Reason] = (), code: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
