@@ -1,0 +1,1 @@
+"""The life of an allocation: claims, states, preparation and release."""

@@ -1,0 +1,1 @@
+"""From a kernel to a host inventory, in one read-only pass."""

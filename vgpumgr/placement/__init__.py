@@ -1,0 +1,1 @@
+"""Pure functions from inventories and a request to ranked candidates and reasons."""

@@ -1,0 +1,1 @@
+"""Plans: ordered steps that change a host, each with its undo; shown, applied, undone and resumed."""

@@ -1,0 +1,1 @@
+"""NVML and other sources of what a GPU is doing."""
