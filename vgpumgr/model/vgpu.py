@@ -104,3 +104,19 @@ class VgpuState:
             "instances": [instance.to_json() for instance in self.instances],
             "reasons": [reason.to_json() for reason in self.reasons],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOffer:
+    """How many more vGPUs of one profile fit on this host, in all and on each GPU (address → count)."""
+
+    profile: Profile
+    creatable: int
+    gpus: tuple[tuple[str, int], ...]
+
+    def to_json(self) -> JsonObject:
+        """The profile's keys, with ``creatable`` over the whole host and ``gpus: [{"address", "creatable"}]``."""
+        return self.profile.to_json() | {
+            "creatable": self.creatable,
+            "gpus": [{"address": address, "creatable": count} for address, count in self.gpus],
+        }

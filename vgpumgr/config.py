@@ -1,0 +1,125 @@
+"""Settings: a TOML file, then environment variables, then flags; each overrides the one before.
+
+Every setting has a default that works, is checked when it is read, and is documented in
+``docs/reference/configuration.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from vgpumgr.errors import UsageError
+
+DEFAULT_FILE = Path("/etc/vgpumgr/config.toml")
+DEFAULT_SOCKET = Path("/run/vgpumgr/vgpumgr.sock")
+ENVIRONMENT_PREFIX = "VGPUMGR_"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of one host.
+
+    ``simulate`` names a host description (shipped, or a file) to run on instead of the real kernel;
+    ``sysfs_root`` a recording. ``listen`` is ``host:port`` on loopback, empty for the unix socket only.
+    """
+
+    state_dir: Path = Path("/var/lib/vgpumgr")
+    runtime_dir: Path = Path("/run/vgpumgr")
+    socket: Path = DEFAULT_SOCKET
+    socket_group: str = "vgpumgr"
+    listen: str = ""
+    database: str = ""
+    """SQLAlchemy URL; empty: SQLite in ``state_dir``."""
+    libvirt_uri: str = "qemu:///system"
+    simulate: str = ""
+    sysfs_root: str = ""
+    template_dir: Path = Path("/etc/vgpumgr/xml_templates")
+    host_id: str = ""
+    """Empty: the machine id."""
+    threads: int = 8
+    write_deadline_seconds: float = 30.0
+    log_level: str = "info"
+    log_format: str = "text"
+
+    @property
+    def database_url(self) -> str:
+        """The database to open."""
+        return self.database or f"sqlite:///{self.state_dir / 'vgpumgr.db'}"
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Config:
+    """Read the settings. ``file`` named but missing is an error; the default file may be absent.
+
+    Raises :class:`UsageError` (``config-invalid``) naming the setting, the place it came from and what it must be.
+    """
+    config = Config()
+    path = file or DEFAULT_FILE
+    if file is not None or path.exists():
+        config = _apply(config, _read(path), str(path))
+    environment = os.environ if environment is None else environment
+    known = {item.name for item in fields(Config)}
+    from_environment = {
+        key.removeprefix(ENVIRONMENT_PREFIX).lower(): value
+        for key, value in environment.items()
+        if key.startswith(ENVIRONMENT_PREFIX) and key.removeprefix(ENVIRONMENT_PREFIX).lower() in known
+    }
+    config = _apply(config, from_environment, "the environment")
+    given = {key: value for key, value in (overrides or {}).items() if value is not None}
+    return _apply(config, given, "the command line")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _invalid(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _invalid(f"{path}: not valid TOML: {error}") from error
+
+
+def _apply(config: Config, values: Mapping[str, Any], origin: str) -> Config:
+    types = {item.name: type(getattr(Config(), item.name)) for item in fields(Config)}
+    unknown = sorted(set(values) - set(types))
+    if unknown:
+        raise _invalid(f"{origin}: unknown setting {unknown[0]!r}; known: {', '.join(sorted(types))}")
+    return replace(config, **{key: _convert(key, value, types[key], origin) for key, value in values.items()})
+
+
+def _convert(key: str, value: Any, wanted: type, origin: str) -> Any:
+    try:
+        if isinstance(value, bool | list | dict):
+            raise ValueError
+        converted = wanted(value) if not isinstance(value, str) or wanted is not str else value
+    except (TypeError, ValueError):
+        raise _invalid(f"{origin}: {key} must be a {_NAMES.get(wanted, wanted.__name__)}, not {value!r}") from None
+    if wanted in (int, float) and converted <= 0:
+        raise _invalid(f"{origin}: {key} must be above zero, not {value!r}")
+    if key == "listen" and converted:
+        _check_listen(str(converted), origin)
+    return converted
+
+
+_NAMES = {str: "text", Path: "path", int: "whole number", float: "number"}
+_LOOPBACK = ("127.", "localhost", "[::1]")
+
+
+def _check_listen(listen: str, origin: str) -> None:
+    """TCP is for loopback only: anything wider belongs behind a proxy that does TLS."""
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise _invalid(f"{origin}: listen must be address:port such as 127.0.0.1:8900, not {listen!r}")
+    if not host.startswith(_LOOPBACK):
+        raise _invalid(f"{origin}: listen must be a loopback address, not {host!r}; put a TLS proxy before it")
+
+
+def _invalid(message: str) -> UsageError:
+    return UsageError(message, hint="see docs/reference/configuration.md", code="config-invalid")
