@@ -1,0 +1,205 @@
+"""Plans to give a GPU to VFIO and to give it back, its companions with it.
+
+A plan is made from one look at the host. What the host still uses is never taken: the boot display, a
+mounted disk, an interface that is up, a GPU with open handles, or a group that holds such a member, unless
+the operator names the address and forces it: ``force`` for what uses the GPU itself, ``also`` for other
+members of its group, each by its address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from vgpumgr.address import sort_key
+from vgpumgr.errors import Reason
+from vgpumgr.inventory.variants import best_vfio_driver, module_of
+from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
+from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.pci import PciFunction
+from vgpumgr.plans.checks import CheckGroup, CheckIdle
+from vgpumgr.plans.pci import BindTo, LoadModule, Probe, SetOverride, Unbind, override_of
+from vgpumgr.plans.plan import AfterCrash, Plan, Refusal
+from vgpumgr.plans.step import Step
+
+FORCIBLE = frozenset({"boot-display", "in-use-by-host", "framebuffer-held", "kind-not-offered"})
+"""Reasons that an operator who named the GPU may overrule; everything else is physics or somebody's VM."""
+
+
+def plan_bind(
+    kernel: Kernel,
+    inventory: HostInventory,
+    gpu: Gpu,
+    *,
+    driver: str = "auto",
+    force: bool = False,
+    also: Sequence[str] = (),
+) -> Plan:
+    """The plan that puts a GPU and its companions on VFIO drivers.
+
+    ``driver``: ``auto`` (a variant driver where the host has one that fits) or a VFIO driver's name, for the
+    GPU's primary function; companions always take ``vfio-pci``. Empty when all are there already.
+    """
+    functions = _functions(inventory, gpu, also)
+    wanted = {
+        item.address: _driver_for(kernel, item, driver if item.address == gpu.address else "auto")
+        for item in functions
+    }
+    moving = [item for item in functions if not _is_there(item, wanted[item.address][0], driver)]
+    if not moving:
+        return Plan("bind", gpu.address)
+    refusal = _bind_refusal(inventory, gpu, moving, force, also)
+    if refusal is not None:
+        return Plan("bind", gpu.address, refusal=refusal)
+    steps: list[Step] = []
+    if not force:
+        steps.append(CheckIdle(gpu.address, tuple(item.address for item in moving)))
+    for name, module in sorted({wanted[item.address] for item in moving}):
+        steps.append(LoadModule(module, name))
+    steps += _move(kernel, moving, {item.address: wanted[item.address][0] for item in moving})
+    if gpu.function.iommu_group is not None:
+        steps.append(CheckGroup(gpu.address, gpu.function.iommu_group))
+    return Plan("bind", gpu.address, tuple(steps), warnings=_overruled(gpu, force))
+
+
+def plan_release(
+    kernel: Kernel,
+    inventory: HostInventory,
+    gpu: Gpu,
+    *,
+    originals: Mapping[str, str | None] | None = None,
+    force: bool = False,
+) -> Plan:
+    """The plan that gives a GPU and its companions back to the drivers they had, overrides cleared.
+
+    ``originals`` maps addresses to the drivers recorded at binding (``None``: it had none); for an address that
+    is not in it, the kernel chooses. Empty when nothing is on VFIO and no override is left.
+    """
+    originals = originals or {}
+    known = {item.address: item for item in inventory.functions}
+    addresses = {gpu.address, *(companion.address for companion in gpu.companions), *originals}
+    functions = [known[name] for name in sorted(addresses & set(known), key=sort_key)]
+    moving = [item for item in functions if item.vfio or (not item.driver and override_of(kernel, item.address))]
+    if not moving:
+        return Plan("release", gpu.address)
+    refusal = _release_refusal(gpu, force)
+    if refusal is not None:
+        return Plan("release", gpu.address, refusal=refusal)
+    steps: list[Step] = []
+    if not force:
+        steps.append(CheckIdle(gpu.address, tuple(item.address for item in moving)))
+    for item in moving:
+        steps += _give_back(kernel, item, originals)
+    return Plan("release", gpu.address, tuple(steps), after_crash=AfterCrash.FORWARD)
+
+
+def _functions(inventory: HostInventory, gpu: Gpu, also: Sequence[str]) -> list[PciFunction]:
+    """The GPU's functions and the members named with it, companions before the GPU they hang on."""
+    addresses = [*(companion.address for companion in gpu.companions), *also]
+    known = {item.address: item for item in inventory.functions if not item.is_bridge}
+    ordered = sorted(set(addresses) - {gpu.address}, key=sort_key)
+    return [known[name] for name in ordered if name in known] + [gpu.function]
+
+
+def _driver_for(kernel: Kernel, function: PciFunction, driver: str) -> tuple[str, str]:
+    """``(driver, module)`` that a function shall get."""
+    if driver != "auto":
+        return driver, module_of(driver)
+    return best_vfio_driver(kernel, read_text(kernel, f"{PCI_DEVICES}/{function.address}/modalias"))
+
+
+def _is_there(function: PciFunction, wanted: str, asked: str) -> bool:
+    """True when a function needs no move: on any VFIO driver for ``auto``, on the named one otherwise."""
+    return function.vfio and (asked == "auto" or function.driver == wanted)
+
+
+def _move(kernel: Kernel, functions: Sequence[PciFunction], drivers: Mapping[str, str]) -> list[Step]:
+    """Override all, unbind companions before their GPU, probe the GPU before its companions."""
+    priors = {item.address: override_of(kernel, item.address) for item in functions}
+    overrides = [SetOverride(item.address, drivers[item.address], priors[item.address]) for item in functions]
+    unbinds = [Unbind(item.address, item.driver, priors[item.address]) for item in functions if item.driver]
+    probes = [Probe(item.address, drivers[item.address]) for item in reversed(functions)]
+    return [*overrides, *unbinds, *probes]
+
+
+def _give_back(kernel: Kernel, function: PciFunction, originals: Mapping[str, str | None]) -> Iterable[Step]:
+    """Clear the override, take the function off VFIO, and let its driver have it."""
+    prior = override_of(kernel, function.address)
+    yield SetOverride(function.address, "", prior)
+    if function.driver:
+        yield Unbind(function.address, function.driver, prior)
+    if function.address not in originals:
+        yield Probe(function.address, avoid=function.driver or "")
+        return
+    original = originals[function.address]
+    if original is not None:
+        modalias = read_text(kernel, f"{PCI_DEVICES}/{function.address}/modalias")
+        yield LoadModule(modalias or original, original)
+        yield BindTo(function.address, original)
+
+
+def _bind_refusal(
+    inventory: HostInventory, gpu: Gpu, moving: Sequence[PciFunction], force: bool, also: Sequence[str]
+) -> Refusal | None:
+    reasons = [reason for reason in gpu.passthrough.reasons if not _overruled_by(reason, force, also)]
+    reasons += _bad_companions(inventory, gpu, also)
+    if not reasons:
+        return None
+    first = reasons[0]
+    return Refusal(
+        first.code, f"{gpu.address} cannot be given to a VM: {first.message}", tuple(reasons), _hint(reasons)
+    )
+
+
+def _overruled_by(reason: Reason, force: bool, also: Sequence[str]) -> bool:
+    if reason.code in ("owner-unknown", "parked"):
+        return True  # The functions on VFIO stay where they are; only others move.
+    if reason.code == "group-shared":
+        return bool(reason.addresses) and set(reason.addresses) <= set(also)
+    return force and reason.code in FORCIBLE
+
+
+def _bad_companions(inventory: HostInventory, gpu: Gpu, also: Sequence[str]) -> list[Reason]:
+    """Functions named with ``also`` that may not be taken along: unknown, bridges, or of another group."""
+    known = {item.address: item for item in inventory.functions}
+    reasons = []
+    for name in also:
+        function = known.get(name)
+        if function is None:
+            reasons.append(Reason("address-unknown", f"there is no function {name}", (name,)))
+        elif function.is_bridge:
+            reasons.append(Reason("bridge", f"{name} is a bridge; bridges are never bound", (name,)))
+        elif function.iommu_group != gpu.function.iommu_group:
+            reasons.append(Reason("other-group", f"{name} is not in the IOMMU group of {gpu.address}", (name,)))
+    return reasons
+
+
+def _hint(reasons: Sequence[Reason]) -> str:
+    shared = [name for reason in reasons if reason.code == "group-shared" for name in reason.addresses]
+    if shared:
+        named = " ".join(f"--also {name}" for name in shared)
+        return f"to take these from the host too, name each of them: {named}"
+    if all(reason.code in FORCIBLE for reason in reasons):
+        return "if the host can do without it, repeat with --force"
+    return (
+        f"'vgpumgr host doctor' says what to change for {reasons[0].addresses[0] if reasons[0].addresses else 'it'}"
+    )
+
+
+def _overruled(gpu: Gpu, force: bool) -> tuple[Reason, ...]:
+    return tuple(reason for reason in gpu.passthrough.reasons if force and reason.code in FORCIBLE)
+
+
+RELEASE_STOPPERS = ("in-use", "reserved", "allocated")
+
+
+def _release_refusal(gpu: Gpu, force: bool) -> Refusal | None:
+    """A VM's or an allocation's GPU is never pulled away; force does not change that."""
+    reasons = tuple(reason for reason in gpu.passthrough.reasons if reason.code in RELEASE_STOPPERS)
+    if not reasons:
+        return None
+    return Refusal(
+        reasons[0].code,
+        f"{gpu.address} cannot be given back: {reasons[0].message}",
+        reasons,
+        "stop the VM, or release the allocation, that has it",
+    )
