@@ -1,1 +1,8 @@
-"""From a kernel to a host inventory, in one read-only pass."""
+"""Kernel in, :class:`HostInventory` out: functions, groups, GPUs, companions, holders and names."""
+
+from __future__ import annotations
+
+from vgpumgr.inventory.passthrough import with_occupancy
+from vgpumgr.inventory.take import take_inventory
+
+__all__ = ["take_inventory", "with_occupancy"]

@@ -32,8 +32,11 @@ class PciFunction:
 
     @property
     def is_bridge(self) -> bool:
-        """Bridges (class 06xx) never count as blockers and are never bound."""
-        return self.class_id is not None and self.class_id.startswith("06")
+        """Bridges (class 06xx) never count as blockers and are never bound.
+
+        "Other" bridges (0680) are endpoints in all but name: NVSwitches are of that class.
+        """
+        return self.class_id is not None and self.class_id.startswith("06") and not self.class_id.startswith("0680")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,113 @@
+"""IOMMU groups: who is in them, whether VFIO could claim them, and whether an IOMMU is at work at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from vgpumgr import address
+from vgpumgr.inventory.classes import is_vfio_driver
+from vgpumgr.inventory.reader import Reader, clean, whole
+from vgpumgr.kernel.port import IOMMU_GROUPS
+from vgpumgr.model.host import Blocker, IommuGroup, IommuState
+from vgpumgr.model.pci import VFIO_STUB_DRIVERS, PciFunction
+
+_IOMMU_CLASS = "/sys/class/iommu"
+_NOIOMMU_NAME = "vfio-noiommu"
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HINTS = ("intel_iommu=", "amd_iommu=", "iommu=", "iommu.", "vfio-pci.ids=", "pcie_acs_override=", "pci=")
+
+
+def read_membership(reader: Reader) -> dict[int, list[str]]:
+    """Members by group number, as the group directories list them (empty where there are none)."""
+    members: dict[int, list[str]] = {}
+    for name in reader.names(IOMMU_GROUPS, "host"):
+        number = whole(name)
+        if number is None or number < 0:
+            reader.warn("group-malformed", f"{IOMMU_GROUPS}/{name} is not a group number", name)
+            continue
+        members[number] = reader.names(f"{IOMMU_GROUPS}/{name}/devices", f"group {name}")
+    return members
+
+
+def group_of_members(membership: Mapping[int, Iterable[str]]) -> dict[str, int]:
+    """The same by member."""
+    return {member: number for number, members in membership.items() for member in members}
+
+
+def build_groups(
+    reader: Reader, membership: Mapping[int, list[str]], functions: Mapping[str, PciFunction], detailed: set[int]
+) -> dict[int, IommuGroup]:
+    """All groups by number: from the directories, and from the functions' own links where those are missing.
+
+    ``detailed`` are the groups whose domain type is worth a read.
+    """
+    names = {number: set(members) for number, members in membership.items()}
+    for function in functions.values():
+        if function.iommu_group is not None:
+            names.setdefault(function.iommu_group, set()).add(function.address)
+    return {
+        number: _build_group(reader, number, names[number], functions, number in detailed)
+        for number in sorted(names)
+    }
+
+
+def _build_group(
+    reader: Reader, number: int, names: set[str], functions: Mapping[str, PciFunction], detailed: bool
+) -> IommuGroup:
+    members = [name for name in names if address.is_address(name)]
+    others = sorted(names.difference(members))
+    if len(members) > 1:
+        members.sort(key=lambda name: (len(name), name))
+    blockers = [blocker for name in members if (blocker := _function_blocks(name, functions.get(name)))]
+    blockers += [blocker for name in others if (blocker := _other_blocks(reader, number, name))]
+    kind = reader.text(f"{IOMMU_GROUPS}/{number}/type", f"group {number}") if detailed else None
+    return IommuGroup(
+        id=number,
+        members=tuple(members),
+        blockers=tuple(blockers),
+        other_members=tuple(clean(name) for name in others),
+        type=clean(kind) if kind else None,
+    )
+
+
+def _function_blocks(name: str, function: PciFunction | None) -> Blocker | None:
+    if function is None:
+        return Blocker(name, None, "in the group, but not among the PCI functions: its driver cannot be told")
+    driver = function.driver
+    if function.is_bridge or driver is None or function.vfio or driver in VFIO_STUB_DRIVERS:
+        return None
+    return Blocker(name, driver, f"bound to the host driver {driver}")
+
+
+def _other_blocks(reader: Reader, number: int, name: str) -> Blocker | None:
+    """A member that is no PCI function blocks when a host driver has it; mediated devices never do."""
+    if _UUID.fullmatch(name):
+        return None
+    driver = reader.link_name(f"{IOMMU_GROUPS}/{number}/devices/{name}/driver")
+    if driver is None or driver.startswith("vfio") or is_vfio_driver(driver):
+        return None
+    return Blocker(clean(name), clean(driver), f"not a PCI function; bound to the host driver {clean(driver)}")
+
+
+def iommu_state(reader: Reader, groups: Iterable[IommuGroup]) -> IommuState:
+    """Judged by effect: IOMMU units registered, or real groups. The command line gives hints, no more."""
+    units = reader.names(_IOMMU_CLASS, "host")
+    numbers = [group.id for group in groups]
+    active = bool(units) or bool(numbers)
+    if active and not units and _is_noiommu(reader, numbers[0]):
+        reader.warn("vfio-noiommu", "VFIO runs in its unsafe no-IOMMU mode: its groups isolate nothing", "host")
+        active = False
+    return IommuState(active=active, hints=tuple(_hints(reader, active)))
+
+
+def _is_noiommu(reader: Reader, number: int) -> bool:
+    return reader.text(f"{IOMMU_GROUPS}/{number}/name", f"group {number}") == _NOIOMMU_NAME
+
+
+def _hints(reader: Reader, active: bool) -> Iterable[str]:
+    if not active:
+        yield "no entry in /sys/class/iommu and no group in /sys/kernel/iommu_groups"
+    for word in (reader.text("/proc/cmdline", "host") or "").split():
+        if word.startswith(_HINTS):
+            yield f"the kernel command line has {clean(word)}"
