@@ -16,6 +16,7 @@ from vgpumgr.inventory.variants import best_vfio_driver, module_of
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
 from vgpumgr.model.host import Gpu, HostInventory
 from vgpumgr.model.pci import PciFunction
+from vgpumgr.model.reasons import INFORMATIVE
 from vgpumgr.plans.checks import CheckGroup, CheckIdle
 from vgpumgr.plans.pci import BindTo, LoadModule, Probe, SetOverride, Unbind, override_of
 from vgpumgr.plans.plan import AfterCrash, Plan, Refusal
@@ -47,7 +48,7 @@ def plan_bind(
     moving = [item for item in functions if not _is_there(item, wanted[item.address][0], driver)]
     if not moving:
         return Plan("bind", gpu.address)
-    refusal = _bind_refusal(inventory, gpu, moving, force, also)
+    refusal = _bind_refusal(inventory, gpu, force, also)
     if refusal is not None:
         return Plan("bind", gpu.address, refusal=refusal)
     steps: list[Step] = []
@@ -137,10 +138,9 @@ def _give_back(kernel: Kernel, function: PciFunction, originals: Mapping[str, st
         yield BindTo(function.address, original)
 
 
-def _bind_refusal(
-    inventory: HostInventory, gpu: Gpu, moving: Sequence[PciFunction], force: bool, also: Sequence[str]
-) -> Refusal | None:
-    reasons = [reason for reason in gpu.passthrough.reasons if not _overruled_by(reason, force, also)]
+def _bind_refusal(inventory: HostInventory, gpu: Gpu, force: bool, also: Sequence[str]) -> Refusal | None:
+    taken = {*also, *(companion.address for companion in gpu.companions)}
+    reasons = [reason for reason in gpu.passthrough.reasons if not _overruled_by(reason, force, taken)]
     reasons += _bad_companions(inventory, gpu, also)
     if not reasons:
         return None
@@ -150,11 +150,12 @@ def _bind_refusal(
     )
 
 
-def _overruled_by(reason: Reason, force: bool, also: Sequence[str]) -> bool:
-    if reason.code in ("owner-unknown", "parked"):
-        return True  # The functions on VFIO stay where they are; only others move.
+def _overruled_by(reason: Reason, force: bool, taken: set[str]) -> bool:
+    """True when a reason does not stop this plan. ``taken`` are the functions that the plan takes along."""
+    if reason.code in INFORMATIVE or reason.code == "owner-unknown":
+        return True  # Functions on VFIO stay where they are; only others move.
     if reason.code == "group-shared":
-        return bool(reason.addresses) and set(reason.addresses) <= set(also)
+        return set(reason.addresses) <= taken
     return force and reason.code in FORCIBLE
 
 
@@ -173,10 +174,11 @@ def _bad_companions(inventory: HostInventory, gpu: Gpu, also: Sequence[str]) -> 
     return reasons
 
 
-def _hint(reasons: Sequence[Reason]) -> str:
+def _hint(gpu: Gpu, reasons: Sequence[Reason]) -> str:
+    own = {companion.address for companion in gpu.companions}
     shared = [name for reason in reasons if reason.code == "group-shared" for name in reason.addresses]
     if shared:
-        named = " ".join(f"--also {name}" for name in shared)
+        named = " ".join(f"--also {name}" for name in shared if name not in own)
         return f"to take these from the host too, name each of them: {named}"
     if all(reason.code in FORCIBLE for reason in reasons):
         return "if the host can do without it, repeat with --force"
@@ -189,7 +191,8 @@ def _overruled(gpu: Gpu, force: bool) -> tuple[Reason, ...]:
     return tuple(reason for reason in gpu.passthrough.reasons if force and reason.code in FORCIBLE)
 
 
-RELEASE_STOPPERS = ("in-use", "reserved", "allocated")
+RELEASE_STOPPERS = ("in-use", "reserved")
+"""Reasons against giving a GPU back: a VM or an allocation has it."""
 
 
 def _release_refusal(gpu: Gpu, force: bool) -> Refusal | None:
