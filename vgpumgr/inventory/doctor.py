@@ -1,0 +1,194 @@
+"""The doctor: what stands between each GPU and a VM, and the exact remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from vgpumgr.errors import Reason
+from vgpumgr.inventory.doctor_host import diagnose_host, iommu_remedies
+from vgpumgr.inventory.health import POWER_CYCLE
+from vgpumgr.inventory.reader import Reader
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.model.doctor import Diagnosis, Finding, GpuDiagnosis, Remedy, RemedyKind, Severity
+from vgpumgr.model.host import Gpu, GpuKind, HealthStatus, Holder, HostInventory, PassthroughState
+from vgpumgr.model.reasons import INFORMATIVE
+
+_Remedies = Callable[[Gpu, Reason, HostInventory], Iterator[Remedy]]
+
+
+def diagnose(kernel: Kernel, inventory: HostInventory) -> Diagnosis:
+    """Explain an inventory. Reads a few more host facts (CPU vendor, ACPI tables, modules); raises nothing."""
+    reader = Reader(kernel)
+    iommu = () if inventory.iommu.active else iommu_remedies(reader)
+    return Diagnosis(
+        host=tuple(diagnose_host(reader, inventory, iommu)),
+        gpus=tuple(_diagnose_gpu(gpu, inventory, iommu) for gpu in inventory.gpus),
+    )
+
+
+def _diagnose_gpu(gpu: Gpu, inventory: HostInventory, iommu: tuple[Remedy, ...]) -> GpuDiagnosis:
+    findings = [_explain(gpu, reason, inventory, iommu) for reason in gpu.passthrough.reasons]
+    findings += _health(gpu)
+    if gpu.offered:
+        findings += _reset(gpu)
+        findings += _next_step(gpu)
+    return GpuDiagnosis(gpu.address, gpu.name, gpu.passthrough.assignable, gpu.passthrough.state, tuple(findings))
+
+
+def _explain(gpu: Gpu, reason: Reason, inventory: HostInventory, iommu: tuple[Remedy, ...]) -> Finding:
+    informative = reason.code in INFORMATIVE or reason.code == "kind-not-offered"
+    severity = Severity.INFO if informative else Severity.BLOCKING
+    if reason.code == "iommu-inactive":
+        remedies = iommu
+    else:
+        remedies = tuple(_REMEDIES.get(reason.code, _none)(gpu, reason, inventory))
+    return Finding(reason.code, severity, reason.message, reason.addresses, remedies)
+
+
+def _none(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    yield from ()
+
+
+def _no_group(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    if any("igfx_off" in hint for hint in inventory.iommu.hints):
+        text = "remove igfx_off from intel_iommu= on the kernel command line: it takes graphics out of the IOMMU"
+        yield Remedy(RemedyKind.KERNEL_PARAMETER, text, "intel_iommu=igfx_off", undo=True)
+    yield Remedy(
+        RemedyKind.FIRMWARE,
+        "the firmware's tables leave this function out of the IOMMU: update the firmware, or use another slot",
+        "firmware update",
+    )
+
+
+def _boot_display(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    other = next((each for each in inventory.gpus if each.kind is GpuKind.BMC_VGA), None)
+    instead = f"the management display {other.address}" if other else "another display"
+    yield Remedy(
+        RemedyKind.FIRMWARE,
+        f"in the firmware, make {instead} the primary display, then reboot",
+        "primary display",
+    )
+    yield _command(
+        f"vgpumgr gpu bind {gpu.address} --force", "or, if the host can do without a console, take it by name"
+    )
+
+
+def _framebuffer(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    yield Remedy(
+        RemedyKind.KERNEL_PARAMETER,
+        "keep the kernel from putting its boot framebuffer on this GPU: add the parameter, then reboot",
+        "initcall_blacklist=sysfb_init",
+    )
+
+
+def _group_shared(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    bridged = gpu.topology.root_port is not None
+    if bridged and gpu.topology.acs is False:
+        yield Remedy(
+            RemedyKind.FIRMWARE,
+            f"a port above {gpu.address} does not isolate (ACS): enable ACS in the firmware if it offers that",
+            "ACS",
+        )
+    if bridged:
+        text = f"move the card to a slot behind another root port than {gpu.topology.root_port}"
+        yield Remedy(RemedyKind.HARDWARE, text, "another slot")
+    for name in reason.addresses:
+        yield Remedy(
+            RemedyKind.GROUP_MEMBER, f"if the host can do without {name}, take it along: --also {name}", name
+        )
+
+
+def _vfs(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    if gpu.function.driver == "nvidia":
+        command = f"/usr/lib/nvidia/sriov-manage -d {gpu.address}"
+    else:
+        command = f"echo 0 > /sys/bus/pci/devices/{gpu.address}/sriov_numvfs"
+    yield _command(command, "delete the vGPUs on it, then disable its virtual functions, to give it away whole")
+
+
+def _holders(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    for holder in gpu.holders:
+        if holder.address in reason.addresses and _message_is_about(holder, reason):
+            text, value = _let_go(holder)
+            yield Remedy(RemedyKind.HOLDER, text, value)
+
+
+def _message_is_about(holder: Holder, reason: Reason) -> bool:
+    return holder.kind in reason.message and holder.name in reason.message
+
+
+def _let_go(holder: Holder) -> tuple[str, str]:
+    """How to make one holder let go: a sentence, and the command or name."""
+    if holder.kind == "mount":
+        return f"unmount {holder.name}", f"umount {holder.name}"
+    if holder.kind == "swap":
+        return f"switch the swap area {holder.name} off", f"swapoff {holder.name}"
+    if holder.kind == "network":
+        return f"take the interface {holder.name} down", f"ip link set {holder.name} down"
+    if holder.kind == "display":
+        return f"stop what shows a picture on {holder.name} (a display server, the console)", holder.name
+    if holder.kind == "process" and holder.name.startswith("nvidia-persiste"):
+        return "stop the persistence daemon", "systemctl stop nvidia-persistenced"
+    if holder.pid is not None:
+        return f"stop {holder.name} (pid {holder.pid})", f"kill {holder.pid}"
+    return f"stop {holder.name}", holder.name
+
+
+def _owner_unknown(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    yield Remedy(RemedyKind.PRIVILEGE, "look again as root, with /proc mounted", "root")
+
+
+def _failed(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    if "(ff)" in reason.message:
+        yield Remedy(RemedyKind.HARDWARE, POWER_CYCLE, "power cycle")
+
+
+def _parked(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    yield _command(f"vgpumgr gpu bind {gpu.address}", "bind it, with everything that belongs to the card")
+
+
+_REMEDIES: dict[str, _Remedies] = {
+    "no-iommu-group": _no_group,
+    "boot-display": _boot_display,
+    "framebuffer-held": _framebuffer,
+    "group-shared": _group_shared,
+    "vfs-enabled": _vfs,
+    "in-use-by-host": _holders,
+    "in-use": _holders,
+    "owner-unknown": _owner_unknown,
+    "failed": _failed,
+    "parked": _parked,
+}
+
+
+def _health(gpu: Gpu) -> Iterator[Finding]:
+    """What health says beyond a failure, which is among the reasons already."""
+    if gpu.health.status is not HealthStatus.DEGRADED:
+        return
+    for reason in gpu.health.reasons:
+        remedies: tuple[Remedy, ...] = ()
+        if reason.code == "bar-unassigned":
+            text = "enable 'Above 4G decoding' (64-bit MMIO) in the firmware"
+            remedies = (Remedy(RemedyKind.FIRMWARE, text, "Above 4G decoding"),)
+        yield Finding(reason.code, Severity.WARNING, reason.message, reason.addresses, remedies)
+
+
+def _reset(gpu: Gpu) -> Iterator[Finding]:
+    if gpu.reset_methods == ():
+        message = f"the kernel knows no way to reset {gpu.address}: a VM may find it as the last one left it"
+        yield Finding("no-reset", Severity.WARNING, message, (gpu.address,))
+
+
+def _next_step(gpu: Gpu) -> Iterator[Finding]:
+    if not gpu.passthrough.assignable:
+        return
+    if gpu.passthrough.state is PassthroughState.HOST:
+        message = f"nothing stands in the way; the host driver {gpu.function.driver} has it now"
+        command = _command(f"vgpumgr gpu bind {gpu.address}", "give it to VFIO")
+        yield Finding("bind-to-use", Severity.INFO, message, (gpu.address,), (command,))
+    elif gpu.passthrough.state is PassthroughState.READY:
+        yield Finding("ready", Severity.INFO, f"{gpu.address} can be given to a VM now", (gpu.address,))
+
+
+def _command(command: str, why: str) -> Remedy:
+    return Remedy(RemedyKind.COMMAND, f"{why}: {command}", command)
