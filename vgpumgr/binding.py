@@ -146,7 +146,7 @@ def _bind_refusal(inventory: HostInventory, gpu: Gpu, force: bool, also: Sequenc
         return None
     first = reasons[0]
     return Refusal(
-        first.code, f"{gpu.address} cannot be given to a VM: {first.message}", tuple(reasons), _hint(reasons)
+        first.code, f"{gpu.address} cannot be given to a VM: {first.message}", tuple(reasons), _hint(gpu, reasons)
     )
 
 

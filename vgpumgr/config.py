@@ -101,7 +101,7 @@ def _convert(key: str, value: Any, wanted: type, origin: str) -> Any:
         converted = wanted(value) if not isinstance(value, str) or wanted is not str else value
     except (TypeError, ValueError):
         raise _invalid(f"{origin}: {key} must be a {_NAMES.get(wanted, wanted.__name__)}, not {value!r}") from None
-    if wanted in (int, float) and converted <= 0:
+    if wanted in (int, float) and float(converted) <= 0:
         raise _invalid(f"{origin}: {key} must be above zero, not {value!r}")
     if key == "listen" and converted:
         _check_listen(str(converted), origin)

@@ -1,0 +1,154 @@
+"""The kernel of the machine this runs on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
+
+READ_LIMIT = 1 << 20
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+# The writer is a process of its own: a write that hangs in the kernel cannot be taken back, not even by
+# killing, so it must be somebody else who hangs. Its exit status is the errno; it imports nothing but os.
+_WRITER = """
+import os, sys
+path, text = sys.argv[1], os.fsencode(sys.argv[2])
+try:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    written = os.write(descriptor, text)
+except OSError as error:
+    os._exit(error.errno or 5)
+os._exit(0 if written == len(text) else 5)
+"""
+
+
+def read_file(path: str, flags: int = 0) -> bytes:
+    """At most :data:`READ_LIMIT` bytes of a file; never blocks on a fifo."""
+    descriptor = os.open(path, _FLAGS | flags)
+    try:
+        data = os.read(descriptor, 65536)
+        # An attribute comes whole in one read; files of /proc come in pieces and end with an empty one.
+        return data if len(data) < 4096 and "/sys/" in path else data + _rest(descriptor, len(data))
+    finally:
+        os.close(descriptor)
+
+
+def _rest(descriptor: int, have: int) -> bytes:
+    chunks = []
+    while have < READ_LIMIT and (chunk := os.read(descriptor, min(65536, READ_LIMIT - have))):
+        chunks.append(chunk)
+        have += len(chunk)
+    return b"".join(chunks)
+
+
+@dataclass
+class RealKernel:
+    """The live kernel. ``root`` is ``/`` but for tests that mount a kernel's trees elsewhere."""
+
+    root: str = "/"
+    _hanging: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
+    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        self._prefix = self.root.rstrip("/")
+
+    @property
+    def label(self) -> str:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        return "real"
+
+    @property
+    def writable(self) -> bool:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        return True
+
+    def read(self, path: str) -> bytes:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        return read_file(self._prefix + path)
+
+    def list(self, path: str) -> list[str]:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        names = os.listdir(self._prefix + path)
+        names.sort()
+        return names
+
+    def readlink(self, path: str) -> str:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        return os.readlink(self._prefix + path)
+
+    def exists(self, path: str) -> bool:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        return os.path.exists(self._prefix + path)
+
+    def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        writer = self._start(path, text)
+        try:
+            status = writer.wait(deadline)
+        except subprocess.TimeoutExpired:
+            with self._guard:
+                self._hanging[path] = writer
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), path) from None
+        if status:
+            code = status if status > 0 else errno.EINTR
+            raise OSError(code, os.strerror(code), path)
+
+    def _start(self, path: str, text: str) -> subprocess.Popen[bytes]:
+        with self._guard:
+            earlier = self._hanging.get(path)
+            if earlier is not None and earlier.poll() is None:
+                raise OSError(errno.EBUSY, f"an earlier write (pid {earlier.pid}) still hangs", path)
+            self._hanging.pop(path, None)
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _WRITER, self._prefix + path, text],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def load_module(self, name: str) -> None:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        if self.exists(f"/sys/module/{name.replace('-', '_')}"):
+            return
+        modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
+        if modprobe is None:
+            raise FileNotFoundError(errno.ENOENT, "modprobe is not installed (Debian package kmod)", name)
+        done = subprocess.run([modprobe, "--", name], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise FileNotFoundError(errno.ENOENT, done.stderr.strip() or "modprobe failed", name)
+
+    @contextmanager
+    def watch(self) -> Iterator[Watch]:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        import pyudev
+
+        monitor = pyudev.Monitor.from_netlink(pyudev.Context())
+        for subsystem in ("pci", "mdev"):
+            monitor.filter_by(subsystem)
+        monitor.start()
+        yield _UdevWatch(monitor)
+
+
+@dataclass
+class _UdevWatch:
+    monitor: Any
+
+    def poll(self, timeout: float) -> KernelEvent | None:
+        """See :class:`vgpumgr.kernel.port.Watch`."""
+        device = self.monitor.poll(timeout)
+        if device is None:
+            return None
+        return KernelEvent(
+            device.action or "change", device.subsystem or "", device.sys_name, dict(device.properties)
+        )

@@ -1,0 +1,234 @@
+"""A recorded host: a directory or a tar that holds ``sys/`` and perhaps ``proc/``. Read-only.
+
+A recording is somebody else's file. Links are resolved inside it and never lead out of it; what is no
+regular file is not opened; a tar is bounded in size before it is unpacked into memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+
+from vgpumgr.errors import SourceError
+from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
+from vgpumgr.kernel.real import READ_LIMIT, read_file
+from vgpumgr.kernel.tree import MAX_LINKS, Dir, File, Link, Tree
+
+TAR_LIMIT = 512 << 20
+"""Bytes a tar may unpack to; a host's sysfs is some tens of MiB."""
+TAR_MEMBERS = 2_000_000
+
+
+class _Quiet:
+    """Nothing ever happens on a recording."""
+
+    def poll(self, timeout: float) -> KernelEvent | None:
+        """See :class:`vgpumgr.kernel.port.Watch`."""
+        sleep(timeout)
+        return None
+
+
+class _ReadOnly:
+    """What all recordings share: nothing can be changed and nothing happens."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    @property
+    def label(self) -> str:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        return f"recorded:{self._source}"
+
+    @property
+    def writable(self) -> bool:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        return False
+
+    def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    def load_module(self, name: str) -> None:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), name)
+
+    @contextmanager
+    def watch(self) -> Iterator[Watch]:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        yield _Quiet()
+
+
+class RecordedTree(_ReadOnly):
+    """A recording held in memory."""
+
+    def __init__(self, source: str, tree: Tree) -> None:
+        super().__init__(source)
+        self.tree = tree
+        self.read = tree.read
+        self.list = tree.list
+        self.readlink = tree.readlink
+        self.exists = tree.exists
+
+
+class RecordedDirectory(_ReadOnly):
+    """A recording in a directory.
+
+    Each parent directory is resolved inside the root once and remembered, so that reading an attribute
+    costs one ``open``; only a link in the last place is resolved anew.
+    """
+
+    def __init__(self, source: str, root: Path) -> None:
+        super().__init__(source)
+        self._root = str(root.resolve())
+        self._resolved: dict[str, str] = {}
+
+    def read(self, path: str) -> bytes:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        parent, _, name = path.rpartition("/")
+        host = f"{self._directory(parent)}/{name}"
+        try:
+            return read_file(host, os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return read_file(self._root + self._resolve(path), os.O_NOFOLLOW)
+            raise
+
+    def list(self, path: str) -> list[str]:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        names = os.listdir(self._directory(path))
+        names.sort()
+        return names
+
+    def readlink(self, path: str) -> str:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        parent, _, name = path.rpartition("/")
+        return os.readlink(f"{self._directory(parent)}/{name}")
+
+    def exists(self, path: str) -> bool:
+        """See :class:`vgpumgr.kernel.port.Kernel`."""
+        try:
+            self._resolve(path)
+        except OSError:
+            return False
+        return True
+
+    def _directory(self, path: str) -> str:
+        found = self._resolved.get(path)
+        if found is None:
+            found = self._resolved[path] = self._root + self._resolve(path)
+        return found
+
+    def _resolve(self, path: str) -> str:
+        """The path without links, as seen from the root. Raises OSError: ENOENT, ENOTDIR, ELOOP, EACCES."""
+        done: list[str] = []
+        todo = [part for part in path.split("/") if part not in ("", ".")]
+        todo.reverse()
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                del done[-1:]
+                continue
+            host = "/".join((self._root, *done, part))
+            if not stat.S_ISLNK(os.lstat(host).st_mode):
+                done.append(part)
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            target = os.readlink(host)
+            if target.startswith("/"):
+                done.clear()
+            todo.extend(reversed([step for step in target.split("/") if step not in ("", ".")]))
+        return "".join(f"/{part}" for part in done)
+
+
+RecordedKernel = RecordedTree | RecordedDirectory
+
+
+def open_recording(source: str) -> RecordedKernel:
+    """The recording at a path. Raises :class:`SourceError` when there is none, or it holds no ``sys/``."""
+    path = Path(source)
+    try:
+        if path.is_dir():
+            return RecordedDirectory(source, _top(path))
+        if path.is_file():
+            return RecordedTree(source, _read_tar(path))
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise SourceError(
+            f"{source} cannot be read as a recording: {error}",
+            hint="give a directory or a tar that holds sys/; 'vgpumgr host snapshot' writes one",
+        ) from error
+    raise SourceError(f"there is no {source}", hint="give a directory or a tar that holds sys/")
+
+
+def _top(path: Path) -> Path:
+    """The folder that holds ``sys/``: this one, or the only one inside that does."""
+    for candidate in (path, *sorted(child for child in path.iterdir() if child.is_dir())):
+        if (candidate / "sys").is_dir():
+            return candidate
+    raise _no_sysfs(str(path))
+
+
+def _no_sysfs(source: str) -> SourceError:
+    return SourceError(
+        f"{source} is no recorded host: there is no sys/ in it",
+        hint="give the folder (or tar) that holds sys/, not sys/ itself",
+    )
+
+
+def _read_tar(path: Path) -> Tree:
+    tree = Tree()
+    total = 0
+    with tarfile.open(path, "r:*") as archive:
+        for count, member in enumerate(archive):
+            total += member.size if member.isreg() else 0
+            if total > TAR_LIMIT or count > TAR_MEMBERS:
+                raise SourceError(
+                    f"{path} unpacks to more than {TAR_LIMIT >> 20} MiB", hint="record less of the host"
+                )
+            _add_member(tree, archive, member)
+    return _root_of(tree, str(path))
+
+
+def _add_member(tree: Tree, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    if not parts or ".." in parts:
+        return
+    name = "/" + "/".join(parts)
+    if member.isdir():
+        tree.mkdir(name)
+    elif member.issym():
+        tree.put(name, Link(member.linkname))
+    elif member.isreg():
+        content = archive.extractfile(member)
+        tree.put(
+            name, File(content.read(READ_LIMIT) if content else b"", 0 if member.mode & 0o444 else errno.EACCES)
+        )
+    elif member.islnk():
+        tree.put(name, File(error=errno.ENOENT))
+        _copy_hard_link(tree, name, member.linkname)
+
+
+def _copy_hard_link(tree: Tree, name: str, target: str) -> None:
+    try:
+        node = tree.lookup("/" + target, follow_last=False)
+    except OSError:
+        return
+    if isinstance(node, File):
+        tree.put(name, node)
+
+
+def _root_of(tree: Tree, source: str) -> Tree:
+    """The tree itself when it holds ``sys``, else the one top folder that does."""
+    for candidate in (tree.root, *(tree.root.entries[name] for name in sorted(tree.root.entries))):
+        if isinstance(candidate, Dir) and isinstance(candidate.entries.get("sys"), Dir):
+            tree.root = candidate
+            return tree
+    raise _no_sysfs(source)
