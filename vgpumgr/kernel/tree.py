@@ -59,15 +59,7 @@ class Tree:
     # -- reading --------------------------------------------------------------------------------------
     def lookup(self, path: str, *, follow_last: bool = True) -> Node:
         """The node at a path. Raises OSError: ENOENT, ENOTDIR, ELOOP."""
-        return self._walk(path, follow_last)[0]
-
-    def resolve(self, path: str) -> str:
-        """The path without links. Raises OSError as :meth:`lookup` does."""
-        return "".join(f"/{part}" for part in self._walk(path, True)[1])
-
-    def _walk(self, path: str, follow_last: bool) -> tuple[Node, list[str]]:
-        directories: list[Dir] = [self.root]
-        names: list[str] = []
+        stack: list[Dir] = [self.root]
         todo = _parts(path)
         todo.reverse()
         links = 0
@@ -77,10 +69,9 @@ class Tree:
             if not isinstance(node, Dir):
                 fail(errno.ENOTDIR, path)
             if part == "..":
-                del names[-1:]
-                if len(directories) > 1:
-                    directories.pop()
-                node = directories[-1]
+                if len(stack) > 1:
+                    stack.pop()
+                node = stack[-1]
                 continue
             found = node.entries.get(part)
             if found is None:
@@ -90,15 +81,14 @@ class Tree:
                 if links > MAX_LINKS:
                     fail(errno.ELOOP, path)
                 if found.target.startswith("/"):
-                    directories, names = [self.root], []
-                node = directories[-1]
+                    stack = [self.root]
+                node = stack[-1]
                 todo.extend(reversed(_parts(found.target)))
                 continue
             node = found
-            names.append(part)
             if isinstance(node, Dir):
-                directories.append(node)
-        return node, names
+                stack.append(node)
+        return node
 
     def read(self, path: str) -> bytes:
         """See :class:`vgpumgr.kernel.port.Kernel`."""

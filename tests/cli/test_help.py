@@ -1,0 +1,78 @@
+"""Every command explains itself, and takes the options that every command takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from tests.cli.conftest import Vgpumgr
+from vgpumgr.cli.base import VerbCommand
+from vgpumgr.cli.root import NOUNS, cli
+
+EVERYWHERE = ("--sysfs-root", "--simulate", "--socket", "--config", "--output", "--no-color")
+
+
+def _verbs(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _verbs(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+VERBS = dict(_verbs(cli))
+
+
+@pytest.mark.parametrize("path", VERBS, ids=" ".join)
+def test_help_has_a_sentence_examples_and_the_common_options(path: tuple[str, ...], vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*path, "--help")
+    assert ended.status == 0
+    command = VERBS[path]
+    assert isinstance(command, VerbCommand)
+    assert command.help
+    assert "Examples:" in ended.out
+    assert f"vgpumgr {' '.join(path)}" in command.examples or "vgpumgr" in command.examples
+    missing = [option for option in EVERYWHERE if option not in ended.out]
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    "path",
+    [("gpu", "bind"), ("gpu", "release"), ("alloc", "create"), ("alloc", "release")]
+    + [("vm", verb) for verb in ("define", "start", "stop", "undefine")],
+    ids=" ".join,
+)
+def test_what_changes_a_host_can_show_its_plan(path: tuple[str, ...]) -> None:
+    assert "--plan" in {option for parameter in VERBS[path].params for option in parameter.opts}
+
+
+def test_every_noun_of_the_design_is_there() -> None:
+    wanted = {"inventory", "host", "gpu", "group", "profile", "candidates", "alloc", "vm", "op", "serve", "demo"}
+    assert wanted | {"domain", "completion"} <= set(NOUNS)
+
+
+def test_no_arguments_shows_the_help_and_is_wrong_usage(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr()
+    assert ended.status == 2
+    assert "Usage: vgpumgr" in ended.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(shell: str, vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr("completion", shell)
+    assert ended.status == 0
+    assert "_VGPUMGR_COMPLETE" in ended.out
+
+
+def test_completion_of_another_shell_is_wrong_usage(vgpumgr: Vgpumgr) -> None:
+    assert vgpumgr("completion", "tcsh").status == 2
+
+
+def test_the_shell_completes_nouns_and_verbs(program: Vgpumgr) -> None:
+    ended = program(_VGPUMGR_COMPLETE="bash_complete", COMP_WORDS="vgpumgr gpu re", COMP_CWORD="2")
+    assert {"plain,release", "plain,restore"} <= set(ended.out.split())

@@ -1,0 +1,5 @@
+"""``python -m vgpumgr.cli`` is the same program as ``vgpumgr``."""
+
+from vgpumgr.cli import main
+
+main()

@@ -1,0 +1,52 @@
+"""Runs one command line and turns every way it can end into an exit status and, at most, a few plain lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from vgpumgr.cli.invocation import Invocation
+from vgpumgr.cli.output import print_error
+from vgpumgr.cli.root import cli
+from vgpumgr.errors import EXIT_OK, EXIT_USAGE, VgpumgrError
+
+EXIT_INTERRUPTED = 130
+"""As a shell reports a program that SIGINT ended."""
+EXIT_BROKEN_PIPE = 141
+"""As a shell reports a program that SIGPIPE ended."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run ``vgpumgr ARGUMENTS`` and return its exit status. Expected errors never show a traceback."""
+    invocation = Invocation()
+    try:
+        status = cli.main(args=list(arguments), prog_name="vgpumgr", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        return EXIT_USAGE
+    except click.ClickException as error:
+        return _usage(error)
+    except VgpumgrError as error:
+        print_error(error, invocation)
+        return error.exit_status
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader (head, less) has gone: say nothing, and keep Python from flushing into the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    return status if isinstance(status, int) else EXIT_OK
+
+
+def _usage(error: click.ClickException) -> int:
+    """One line for what click found wrong, and where the help is."""
+    message = error.format_message().rstrip(".").replace("\n", " ")
+    context = getattr(error, "ctx", None)
+    where = f" – see '{context.command_path} --help'" if context else ""
+    click.echo(f"error: {message[:1].lower()}{message[1:]}{where}", err=True)
+    return EXIT_USAGE

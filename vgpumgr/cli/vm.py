@@ -1,0 +1,150 @@
+"""``vgpumgr vm``: the libvirt domains that allocations end in."""
+
+from __future__ import annotations
+
+import click
+
+from vgpumgr.cli.backend import Backend, JsonObject, Needs, open_backend
+from vgpumgr.cli.base import NounGroup, pass_invocation
+from vgpumgr.cli.changes import PLAN, YES, confirm, show_plan
+from vgpumgr.cli.domain import STOPPING
+from vgpumgr.cli.invocation import Invocation
+from vgpumgr.cli.output import emit
+from vgpumgr.cli.shape import shape_from, shape_options
+from vgpumgr.cli.table import Column, facts, table
+from vgpumgr.errors import EXIT_OK
+
+COLUMNS = (Column("NAME"), Column("STATE", colored=True), Column("ALLOCATION"), Column("UUID"))
+
+
+@click.command("vm", cls=NounGroup, examples="vgpumgr vm define ALLOCATION\nvgpumgr vm start desk-17")
+def vm() -> None:
+    """Virtual machines: define an allocation's VM in libvirt, start and stop it."""
+
+
+def vm_table(vms: list[JsonObject], invocation: Invocation) -> str:
+    """One line per domain; one without an allocation is foreign and never touched."""
+    rows = [(item["name"], item["state"], item.get("allocation_id") or "foreign", item["uuid"]) for item in vms]
+    return table(COLUMNS, rows, invocation, empty="no VMs in libvirt")
+
+
+def vm_details(item: JsonObject, invocation: Invocation) -> str:
+    """Everything libvirt says of one domain."""
+    return facts([(key.replace("_", " "), _plain(value)) for key, value in item.items()])
+
+
+def _plain(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+@vm.verb("list", examples="vgpumgr vm list\nvgpumgr vm list -o json")
+@pass_invocation
+def list_vms(invocation: Invocation) -> None:
+    """List every VM of the host's libvirt, ours and foreign."""
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        emit(invocation, backend.vms(), vm_table)
+
+
+@vm.verb("show", examples="vgpumgr vm show desk-17")
+@click.argument("name")
+@pass_invocation
+def show(invocation: Invocation, name: str) -> None:
+    """Show one VM."""
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        emit(invocation, backend.vm(name), vm_details)
+
+
+@vm.verb(
+    "define",
+    examples="""
+        vgpumgr vm define ALLOCATION --template windows11-desktop --plan
+        vgpumgr vm define ALLOCATION --memory 16384 --vcpus 8
+    """,
+)
+@click.argument("allocation_id", metavar="ALLOCATION")
+@shape_options
+@PLAN
+@pass_invocation
+def define(
+    invocation: Invocation, allocation_id: str, template: str, plan: bool, **wanted: str | int | None
+) -> int:
+    """Define an allocation's VM in libvirt, after preflight."""
+    shape = shape_from(wanted)
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        if plan:
+            xml = backend.allocation_xml(allocation_id, template, shape)
+            name = backend.allocation(allocation_id)["vm"]
+            step = _step("define-domain", f"define VM {name} in libvirt from the template {template}")
+            return show_plan(invocation, _checked(backend, name, xml.encode(), step))
+        emit(invocation, backend.define_vm(allocation_id, template, shape), vm_details)
+    return EXIT_OK
+
+
+@vm.verb("start", examples="vgpumgr vm start desk-17")
+@click.argument("name")
+@PLAN
+@pass_invocation
+def start(invocation: Invocation, name: str, plan: bool) -> int:
+    """Start a VM, after preflight of its devices."""
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        if plan:
+            return show_plan(invocation, _alone(backend, name, "start-domain", "start"))
+        emit(invocation, backend.start_vm(name), vm_details)
+    return EXIT_OK
+
+
+@vm.verb("stop", examples="vgpumgr vm stop desk-17\nvgpumgr vm stop desk-17 --force --yes")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Pull the plug instead of asking the guest to shut down.")
+@PLAN
+@YES
+@pass_invocation
+def stop(invocation: Invocation, name: str, force: bool, plan: bool, yes: bool) -> int:
+    """Stop a VM: ask its guest to shut down, or pull the plug."""
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        if plan:
+            return show_plan(invocation, _alone(backend, name, "stop-domain", "destroy" if force else "shut down"))
+        confirm(f"{'pull the plug of' if force else 'shut down'} VM {name}", yes)
+        emit(invocation, backend.stop_vm(name, force), vm_details)
+    return EXIT_OK
+
+
+@vm.verb("undefine", examples="vgpumgr vm undefine desk-17")
+@click.argument("name")
+@PLAN
+@YES
+@pass_invocation
+def undefine(invocation: Invocation, name: str, plan: bool, yes: bool) -> int:
+    """Remove the definition of a stopped VM of ours. Disks stay."""
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        if plan:
+            return show_plan(invocation, _alone(backend, name, "undefine-domain", "undefine"))
+        confirm(f"remove the definition of VM {name}", yes)
+        backend.undefine_vm(name)
+    emit(invocation, {"name": name, "undefined": True}, lambda data, _: f"{data['name']}: undefined")
+    return EXIT_OK
+
+
+def _step(kind: str, describe: str) -> JsonObject:
+    return {"kind": kind, "address": None, "path": None, "value": None, "describe": describe}
+
+
+def _alone(backend: Backend, name: str, kind: str, verb: str) -> JsonObject:
+    """The plan of one call to libvirt on a domain that is there."""
+    state = backend.vm(name)["state"]
+    step = _step(kind, f"{verb} VM {name} in libvirt (now: {state})")
+    return {"kind": kind, "subject": name, "steps": [step], "refusal": None, "warnings": []}
+
+
+def _checked(backend: Backend, name: str, xml: bytes, step: JsonObject) -> JsonObject:
+    """The plan of defining a domain: refused when preflight finds what would stop it."""
+    problems = backend.check_domain(xml)["problems"]
+    stopping = [item for item in problems if item["severity"] in STOPPING]
+    refusal = None
+    if stopping:
+        reasons = [{key: item[key] for key in ("code", "message", "addresses")} for item in stopping]
+        message = f"VM {name} would not start: {stopping[0]['message']}"
+        refusal = {"code": stopping[0]["code"], "message": message, "reasons": reasons, "hint": ""}
+    steps = [] if refusal else [step]
+    warnings = [item for item in problems if item not in stopping]
+    return {"kind": "define-domain", "subject": name, "steps": steps, "refusal": refusal, "warnings": warnings}
