@@ -85,7 +85,7 @@ class RecordedDirectory(_ReadOnly):
 
     def __init__(self, source: str, root: Path) -> None:
         super().__init__(source)
-        self._root = str(root.resolve())
+        self.root = str(root.resolve())
         self._resolved: dict[str, str] = {}
 
     def read(self, path: str) -> bytes:
@@ -96,7 +96,7 @@ class RecordedDirectory(_ReadOnly):
             return read_file(host, os.O_NOFOLLOW)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return read_file(self._root + self._resolve(path), os.O_NOFOLLOW)
+                return read_file(self.root + self._resolve(path), os.O_NOFOLLOW)
             raise
 
     def list(self, path: str) -> list[str]:
@@ -121,7 +121,7 @@ class RecordedDirectory(_ReadOnly):
     def _directory(self, path: str) -> str:
         found = self._resolved.get(path)
         if found is None:
-            found = self._resolved[path] = self._root + self._resolve(path)
+            found = self._resolved[path] = self.root + self._resolve(path)
         return found
 
     def _resolve(self, path: str) -> str:
@@ -135,7 +135,7 @@ class RecordedDirectory(_ReadOnly):
             if part == "..":
                 del done[-1:]
                 continue
-            host = "/".join((self._root, *done, part))
+            host = "/".join((self.root, *done, part))
             if not stat.S_ISLNK(os.lstat(host).st_mode):
                 done.append(part)
                 continue

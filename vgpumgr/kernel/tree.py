@@ -59,7 +59,15 @@ class Tree:
     # -- reading --------------------------------------------------------------------------------------
     def lookup(self, path: str, *, follow_last: bool = True) -> Node:
         """The node at a path. Raises OSError: ENOENT, ENOTDIR, ELOOP."""
-        stack: list[Dir] = [self.root]
+        return self._walk(path, follow_last)[0]
+
+    def resolve(self, path: str) -> str:
+        """The path without links. Raises OSError as :meth:`lookup` does."""
+        return "".join(f"/{part}" for part in self._walk(path, True)[1])
+
+    def _walk(self, path: str, follow_last: bool) -> tuple[Node, list[str]]:
+        directories: list[Dir] = [self.root]
+        names: list[str] = []
         todo = _parts(path)
         todo.reverse()
         links = 0
@@ -69,9 +77,10 @@ class Tree:
             if not isinstance(node, Dir):
                 fail(errno.ENOTDIR, path)
             if part == "..":
-                if len(stack) > 1:
-                    stack.pop()
-                node = stack[-1]
+                del names[-1:]
+                if len(directories) > 1:
+                    directories.pop()
+                node = directories[-1]
                 continue
             found = node.entries.get(part)
             if found is None:
@@ -81,14 +90,15 @@ class Tree:
                 if links > MAX_LINKS:
                     fail(errno.ELOOP, path)
                 if found.target.startswith("/"):
-                    stack = [self.root]
-                node = stack[-1]
+                    directories, names = [self.root], []
+                node = directories[-1]
                 todo.extend(reversed(_parts(found.target)))
                 continue
             node = found
+            names.append(part)
             if isinstance(node, Dir):
-                stack.append(node)
-        return node
+                directories.append(node)
+        return node, names
 
     def read(self, path: str) -> bytes:
         """See :class:`vgpumgr.kernel.port.Kernel`."""

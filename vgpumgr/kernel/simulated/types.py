@@ -1,0 +1,58 @@
+"""vGPU types of a described card: written out one by one, or as series with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vgpumgr.errors import SourceError
+from vgpumgr.kernel.simulated.vgpu import SimType
+
+_SERIES = {
+    "Q": (4, "7680x4320", 60),
+    "C": (1, "4096x2160", 60),
+    "B": (4, "5120x2880", 45),
+    "A": (1, "1280x1024", 60),
+}
+"""Heads, largest resolution and frame-rate limit of each NVIDIA series."""
+_MOST = 32
+"""No NVIDIA card runs more vGPUs than it has VFs, which is 32 on those described here."""
+
+
+def expand_types(types: Any, scheme: str, total: int) -> tuple[SimType, ...]:
+    """``{"prefix": "NVIDIA A40", "Q": {"first": 557, "gib": [1, 2]}}``, or a list of written-out types."""
+    if isinstance(types, list):
+        return tuple(_written(entry, total) for entry in types)
+    if not isinstance(types, Mapping) or "prefix" not in types:
+        raise SourceError("host description: vgpu: types must be a list, or series with a prefix")
+    found = []
+    for series in (key for key in types if key in _SERIES):
+        found += _series(types["prefix"], series, types[series]["first"], types[series]["gib"], scheme, total)
+    return tuple(found)
+
+
+def _series(prefix: str, series: str, first: int, sizes: Sequence[int], scheme: str, total: int) -> list[SimType]:
+    heads, resolution, frames = _SERIES[series]
+    found = []
+    for index, gib in enumerate(sizes):
+        most = min(total // (gib << 10), _MOST)
+        number = first + index
+        description = (
+            f"num_heads={heads}, frl_config={frames}, framebuffer={gib << 10}M, "
+            f"max_resolution={resolution}, max_instance={most}"
+        )
+        type_id = str(number) if scheme == "vendor-vfio" else f"nvidia-{number}"
+        found.append(SimType(type_id, f"{prefix}-{gib}{series}", gib << 10, most, description))
+    return found
+
+
+def _written(entry: Mapping[str, Any], total: int) -> SimType:
+    size = int(entry["size_mib"])
+    description = str(entry.get("description", "")).rstrip("\n")
+    return SimType(
+        str(entry["id"]),
+        str(entry.get("name", entry["id"])),
+        size,
+        int(entry.get("most", total // size)),
+        description,
+    )
