@@ -23,6 +23,7 @@ _FUNCTION_FILE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/([^/]+)")
 _MDEV_CREATE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/mdev_supported_types/([^/]+)/create")
 _MDEV_FILE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/([0-9a-f-]{{36}})/(?:nvidia/)?(remove|vgpu_params)")
 _TYPED_VF = re.compile(rf"/sys/devices/.*/({_ADDRESS})/nvidia/(current_vgpu_type|vgpu_params)")
+_NVIDIA = "/proc/driver/nvidia/gpus"
 
 
 class _Events:
@@ -64,12 +65,20 @@ class Machine:
             subscriber.queue.put(KernelEvent(action, subsystem, name, properties))
 
     def on_bound(self, function: SimFunction) -> None:
-        """A driver took a function: vGPU drivers put their files there."""
+        """A driver took a function: vGPU drivers put their files there, NVIDIA's numbers its GPU."""
         vgpu.on_bound(self, function)
+        if function.driver == "nvidia" and function.physfn is None:
+            taken = [int(self.tree.read(f"{_NVIDIA}/{name}/information").split()[-1]) for name in self._numbered()]
+            minor = next(number for number in range(len(taken) + 1) if number not in taken)
+            self.tree.write_text(f"{_NVIDIA}/{function.address}/information", f"Device Minor: \t {minor}")
+
+    def _numbered(self) -> list[str]:
+        return self.tree.list(_NVIDIA) if self.tree.exists(_NVIDIA) else []
 
     def on_unbinding(self, function: SimFunction) -> None:
         """A driver lets go of a function: vGPUs and VFs that it made vanish with it."""
         vgpu.on_unbinding(self, function)
+        self.tree.remove(f"{_NVIDIA}/{function.address}")
         if function.vfs and function.sriov is not None:
             sriov.disable(self, function)
 
@@ -239,6 +248,9 @@ class SimulatedKernel:
         vfio = f"{function.path}/vfio-dev"
         if self.machine.tree.exists(vfio):
             return f"/dev/vfio/devices/{self.machine.tree.list(vfio)[0]}"
+        information = f"{_NVIDIA}/{function.address}/information"
+        if self.machine.tree.exists(information):
+            return f"/dev/nvidia{self.machine.tree.read(information).split()[-1].decode()}"
         drm = f"{function.path}/drm"
         if self.machine.tree.exists(drm):
             return f"/dev/dri/{self.machine.tree.list(drm)[0]}"
