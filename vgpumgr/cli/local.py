@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any
 
 from vgpumgr.cli.backend import Needs
@@ -58,6 +57,8 @@ def _settings(config: Config, needs: Needs) -> Iterator[Config]:
     if not config.simulate or needs is Needs.READING:
         yield config
         return
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory(prefix="vgpumgr-") as folder:
         place = Path(folder)
         yield replace(config, state_dir=place, runtime_dir=place, database="", libvirt_uri=TEST_LIBVIRT)

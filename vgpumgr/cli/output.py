@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -33,6 +32,8 @@ def dump(data: Any, form: str) -> str:
         import yaml
 
         return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True)).rstrip("\n")
+    import json
+
     return json.dumps(data, indent=2, ensure_ascii=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,7 +59,9 @@ def table(
     cells = [[text_of(cell) for cell in row] for row in rows]
     widths = [max(len(column.heading), *(len(row[index]) for row in cells)) for index, column in enumerate(columns)]
     if invocation.color:
-        widths = _fit(widths, shutil.get_terminal_size().columns)
+        from shutil import get_terminal_size
+
+        widths = _fit(widths, get_terminal_size().columns)
     heading = _line([column.heading for column in columns], columns, widths, invocation.color, heading=True)
     return "\n".join([heading, *(_line(row, columns, widths, invocation.color) for row in cells)])
 
