@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
+
+if TYPE_CHECKING:
+    import subprocess
 
 READ_LIMIT = 1 << 20
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -92,6 +93,8 @@ class RealKernel:
 
     def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
+        import subprocess
+
         writer = self._start(path, text)
         try:
             status = writer.wait(deadline)
@@ -104,6 +107,8 @@ class RealKernel:
             raise OSError(code, os.strerror(code), path)
 
     def _start(self, path: str, text: str) -> subprocess.Popen[bytes]:
+        import subprocess
+
         with self._guard:
             earlier = self._hanging.get(path)
             if earlier is not None and earlier.poll() is None:
@@ -121,6 +126,9 @@ class RealKernel:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         if self.exists(f"/sys/module/{name.replace('-', '_')}"):
             return
+        import shutil
+        import subprocess
+
         modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
         if modprobe is None:
             raise FileNotFoundError(errno.ENOENT, "modprobe is not installed (Debian package kmod)", name)
