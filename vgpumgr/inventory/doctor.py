@@ -27,11 +27,14 @@ def diagnose(kernel: Kernel, inventory: HostInventory) -> Diagnosis:
 
 
 def _diagnose_gpu(gpu: Gpu, inventory: HostInventory, iommu: tuple[Remedy, ...]) -> GpuDiagnosis:
-    findings = [_explain(gpu, reason, inventory, iommu) for reason in gpu.passthrough.reasons]
+    reasons = gpu.passthrough.reasons
+    if not gpu.offered:
+        # Nothing would make it a VM's, so nothing else about it needs a remedy.
+        reasons = tuple(reason for reason in reasons if reason.code == "kind-not-offered")
+    findings = [_explain(gpu, reason, inventory, iommu) for reason in reasons]
     findings += _health(gpu)
     if gpu.offered:
-        findings += _reset(gpu)
-        findings += _next_step(gpu)
+        findings += [*_reset(gpu), *_next_step(gpu)]
     return GpuDiagnosis(gpu.address, gpu.name, gpu.passthrough.assignable, gpu.passthrough.state, tuple(findings))
 
 
@@ -144,7 +147,8 @@ def _failed(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Reme
 
 
 def _parked(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
-    yield _command(f"vgpumgr gpu bind {gpu.address}", "bind it, with everything that belongs to the card")
+    if gpu.passthrough.assignable:
+        yield _command(f"vgpumgr gpu bind {gpu.address}", "bind it, with everything that belongs to the card")
 
 
 _REMEDIES: dict[str, _Remedies] = {

@@ -14,7 +14,7 @@ from vgpumgr.inventory.reader import Reader, hex_id
 from vgpumgr.model.host import Holder
 
 _GENERIC = "BOOTFB"
-_OWNERS = frozenset(
+FRAMEBUFFERS = frozenset(
     {
         _GENERIC,
         "efifb",
@@ -48,8 +48,8 @@ class _Claim(NamedTuple):
 
 def find_framebuffers(reader: Reader, bars: Mapping[str, Resources]) -> list[Holder]:
     """Framebuffers on the BARs (``(start, end, flags)`` by index) of the given functions, innermost owner each."""
-    text = reader.text("/proc/iomem", "host")
-    if text is None or not any(owner in text for owner in _OWNERS):
+    text = reader.text("/proc/iomem", "host") if bars else None
+    if text is None or not any(owner in text for owner in FRAMEBUFFERS):
         return []
     best: dict[tuple[str, int | None], _Region] = {}
     for claim in _claims(_regions(text)):
@@ -78,7 +78,7 @@ def _claims(regions: Iterator[_Region]) -> Iterator[_Claim]:
     for region in regions:
         while open_regions and open_regions[-1].depth >= region.depth:
             open_regions.pop()
-        if region.name in _OWNERS:
+        if region.name in FRAMEBUFFERS:
             functions = [outer.name for outer in open_regions if address.is_address(outer.name)]
             yield _Claim(region, functions[-1] if functions else None)
         open_regions.append(region)
