@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from vgpumgr import address
 from vgpumgr.inventory.reader import Reader, clean, hex_id, whole
 from vgpumgr.kernel.port import PCI_DEVICES
@@ -27,6 +29,11 @@ class Detail:
         self.address = function.address
         self.base = f"{PCI_DEVICES}/{function.address}"
         self.names = frozenset(reader.names(self.base, function.address))
+
+    @cached_property
+    def virtual_functions(self) -> tuple[str, ...]:
+        """VF addresses by index, as the card lists them; the links' text is enough."""
+        return tuple(self._read_virtual_functions())
 
     def text(self, name: str) -> str | None:
         """An attribute's text, without asking for one that the directory does not have."""
@@ -99,8 +106,8 @@ class Detail:
     def sriov(self, known_vfs: list[str]) -> Sriov | None:
         """SR-IOV state; ``known_vfs`` are functions that name this one as theirs."""
         total, now = self.integer("sriov_totalvfs"), self.integer("sriov_numvfs")
-        vfs = self.virtual_functions()
-        vfs += [vf for vf in known_vfs if vf not in set(vfs)]
+        listed = set(self.virtual_functions)
+        vfs = [*self.virtual_functions, *(vf for vf in known_vfs if vf not in listed)]
         if total is None and not vfs:
             return None
         if now is None:
@@ -123,8 +130,7 @@ class Detail:
         linked = {name.partition(":pci:")[2] for name in self.names if name.startswith(marks)}
         return sorted(name for name in linked if address.is_address(name))
 
-    def virtual_functions(self) -> list[str]:
-        """VF addresses by index, as the card lists them; the links' text is enough."""
+    def _read_virtual_functions(self) -> list[str]:
         numbered = []
         for name in self.names:
             index = whole(name.removeprefix("virtfn")) if name.startswith("virtfn") else None

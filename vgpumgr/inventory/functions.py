@@ -1,92 +1,147 @@
-"""Every PCI function of the host, with as few reads as will do: a link, ``uevent``, ``numa_node``, ``driver``."""
+"""Every PCI function of the host, with as few reads as will do: a link, ``uevent``, ``numa_node``, ``driver``.
+
+A host has hundreds of functions and few different drivers, buses and NUMA nodes: what a text means is worked
+out once and remembered for the length of one pass.
+"""
 
 from __future__ import annotations
 
+import posixpath
+import re
+
 from vgpumgr import address
 from vgpumgr.inventory.classes import gpu_kind, is_network, is_vfio_driver
-from vgpumgr.inventory.reader import Reader, clean, hex_id, whole
+from vgpumgr.inventory.reader import Reader, clean, whole
 from vgpumgr.kernel.port import PCI_DEVICES
 from vgpumgr.model.pci import PciFunction
 
 _MAX_NODES = 1024
 """Linux counts NUMA nodes below 2**10; a larger number is nonsense."""
 
+_UP = "../../../devices/"
+_UEVENT = re.compile(rb"^PCI_CLASS=([0-9A-F]{1,6})\nPCI_ID=([0-9A-F]{4}):([0-9A-F]{4})$", re.MULTILINE)
+
 
 def read_functions(reader: Reader, group_of: dict[str, int]) -> dict[str, PciFunction]:
     """All functions by address, in bus order. ``group_of`` is what the group directories said."""
-    names = reader.names(PCI_DEVICES, "host")
-    # A wider domain is a longer name, and names of one length sort as their numbers do.
-    names.sort(key=lambda name: (len(name), name))
-    functions = {}
-    for name in names:
-        if address.is_address(name):
-            functions[name] = _read_function(reader, name, group_of)
-        else:
-            reader.warn("not-an-address", f"{PCI_DEVICES}/{name} is not named as a PCI function", name)
-    return functions
+    return _Pass(reader, group_of).run()
 
 
-def _read_function(reader: Reader, name: str, group_of: dict[str, int]) -> PciFunction:
-    base = f"{PCI_DEVICES}/{name}"
-    class_id, vendor, device = _identity(reader, base, name)
-    driver = reader.link_name(f"{base}/driver")
-    group = group_of.get(name)
-    if group is None:
-        group = _group_from_link(reader, base, name)
-    gpu_like = gpu_kind(class_id, vendor, device) is not None
-    vfio = is_vfio_driver(driver)
-    physfn = None
-    if gpu_like or is_network(class_id):
-        physfn = _physical_function(reader, base)
-        vfio = vfio or (gpu_like and driver is not None and reader.kernel.exists(f"{base}/vfio-dev"))
-    return PciFunction(
-        address=name,
-        class_id=class_id,
-        vendor_id=vendor,
-        device_id=device,
-        driver=clean(driver) if driver else None,
-        iommu_group=group,
-        numa_node=_numa_node(reader, base, name),
-        bridges=_bridges(reader, base, name),
-        physfn=physfn,
-        vfio=vfio,
-    )
+class _Pass:
+    """One pass over the functions, and what it has learned so far."""
+
+    def __init__(self, reader: Reader, group_of: dict[str, int]) -> None:
+        self._reader = reader
+        self._kernel = reader.kernel
+        self._group_of = group_of
+        self._bridges: dict[str, tuple[str, ...]] = {}
+        self._drivers: dict[str, str] = {}
+        self._nodes: dict[bytes, int | None] = {}
+
+    def run(self) -> dict[str, PciFunction]:
+        names = self._reader.names(PCI_DEVICES, "host")
+        # A wider domain is a longer name, and names of one length sort as their numbers do.
+        names.sort(key=len)
+        functions = {}
+        for name in names:
+            if address.is_address(name):
+                functions[name] = self._function(name)
+            else:
+                self._reader.warn("not-an-address", f"{PCI_DEVICES}/{name} is not named as a PCI function", name)
+        return functions
+
+    def _function(self, name: str) -> PciFunction:
+        place, base = self._place(name)
+        class_id, vendor, device = self._identity(base, name)
+        driver = self._driver(base)
+        group = self._group_of.get(name)
+        if group is None:
+            group = _group_from_link(self._reader, base, name)
+        physfn, vfio = None, is_vfio_driver(driver)
+        gpu_like = gpu_kind(class_id, vendor, device) is not None
+        if gpu_like or is_network(class_id):
+            physfn = _physical_function(self._reader, base)
+            vfio = vfio or (gpu_like and driver is not None and self._kernel.exists(f"{base}/vfio-dev"))
+        return PciFunction(
+            name,
+            class_id,
+            vendor,
+            device,
+            driver,
+            group,
+            self._numa_node(base, name),
+            self._path(place),
+            physfn,
+            vfio,
+        )
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """The text of a function's link, and where to read: the link's target spares the kernel a detour."""
+        base = f"{PCI_DEVICES}/{name}"
+        place = self._reader.link(base) or ""
+        if place.startswith(_UP) and place.endswith(name):
+            return place, f"/sys/devices/{place.removeprefix(_UP)}"
+        return place, base
+
+    def _identity(self, base: str, name: str) -> tuple[str | None, str | None, str | None]:
+        """Class, vendor and device: one read of ``uevent``; attribute by attribute where that does not tell."""
+        uevent = self._reader.raw(f"{base}/uevent", name)
+        match = _UEVENT.search(uevent) if uevent is not None else None
+        if match is not None:
+            class_id, vendor, device = match.group(1, 2, 3)
+            return (
+                class_id.decode().lower().rjust(6, "0"),
+                vendor.decode().lower(),
+                device.decode().lower(),
+            )
+        return _identity_by_attributes(self._reader, base, name)
+
+    def _driver(self, base: str) -> str | None:
+        try:
+            target = self._kernel.readlink(f"{base}/driver")
+        except OSError:
+            return None
+        driver = self._drivers.get(target)
+        if driver is None:
+            driver = self._drivers[target] = clean(posixpath.basename(target.rstrip("/")))
+        return driver or None
+
+    def _numa_node(self, base: str, name: str) -> int | None:
+        data = self._reader.raw(f"{base}/numa_node", name)
+        if data is None:
+            return None
+        if data not in self._nodes:
+            text = data.decode("utf-8", "replace").strip()
+            node = whole(text)
+            if node is None or node >= _MAX_NODES:
+                # Not remembered: every function that shows it gets its own warning.
+                self._reader.malformed(f"{base}/numa_node", text, name)
+                return None
+            self._nodes[data] = node if node >= 0 else None
+        return self._nodes[data]
+
+    def _path(self, place: str) -> tuple[str, ...]:
+        """The functions between the root bus and this one, from the text of the device link.
+
+        A host bridge nested in the path (VMD) starts a new hierarchy: what is before it is no PCIe parent.
+        """
+        above = place.rpartition("/")[0]
+        bridges = self._bridges.get(above)
+        if bridges is None:
+            parts = above.split("/")
+            roots = [index for index, part in enumerate(parts) if part.startswith("pci")]
+            below = parts[roots[-1] + 1 :] if roots else []
+            bridges = self._bridges[above] = tuple(part for part in below if address.is_address(part))
+        return bridges
 
 
-def _identity(reader: Reader, base: str, name: str) -> tuple[str | None, str | None, str | None]:
-    """Class, vendor and device: one read of ``uevent``; attribute by attribute where that does not tell."""
-    uevent = "\n" + (reader.text(f"{base}/uevent", name) or "")
-    class_id = hex_id(_field(uevent, "\nPCI_CLASS="), 6)
-    vendor_text, _, device_text = _field(uevent, "\nPCI_ID=").partition(":")
-    vendor, device = hex_id(vendor_text, 4), hex_id(device_text, 4)
-    if class_id is None:
-        class_id = reader.hex(f"{base}/class", 6, name)
-    if vendor is None:
-        vendor = reader.hex(f"{base}/vendor", 4, name)
-    if device is None:
-        device = reader.hex(f"{base}/device", 4, name)
+def _identity_by_attributes(reader: Reader, base: str, name: str) -> tuple[str | None, str | None, str | None]:
+    class_id = reader.hex(f"{base}/class", 6, name)
+    vendor = reader.hex(f"{base}/vendor", 4, name)
+    device = reader.hex(f"{base}/device", 4, name)
     if class_id is None:
         reader.warn("class-unknown", f"{name} has no class: it cannot be told whether it is a GPU", name)
     return class_id, vendor, device
-
-
-def _field(uevent: str, key: str) -> str:
-    start = uevent.find(key)
-    if start < 0:
-        return ""
-    start += len(key)
-    end = uevent.find("\n", start)
-    return uevent[start:end] if end >= 0 else uevent[start:]
-
-
-def _numa_node(reader: Reader, base: str, name: str) -> int | None:
-    node = reader.integer(f"{base}/numa_node", name)
-    if node is None or node < 0:
-        return None
-    if node >= _MAX_NODES:
-        reader.malformed(f"{base}/numa_node", str(node), name)
-        return None
-    return node
 
 
 def _group_from_link(reader: Reader, base: str, name: str) -> int | None:
@@ -104,15 +159,3 @@ def _group_from_link(reader: Reader, base: str, name: str) -> int | None:
 def _physical_function(reader: Reader, base: str) -> str | None:
     name = reader.link_name(f"{base}/physfn")
     return name if name is not None and address.is_address(name) else None
-
-
-def _bridges(reader: Reader, base: str, name: str) -> tuple[str, ...]:
-    """The functions between the root bus and ``name``, from the text of the device link.
-
-    A host bridge nested in the path (VMD) starts a new hierarchy: what is before it is no PCIe parent.
-    """
-    parts = (reader.link(base) or "").split("/")
-    for index in range(len(parts) - 1, -1, -1):
-        if parts[index].startswith("pci"):
-            return tuple(part for part in parts[index + 1 :] if part != name and address.is_address(part))
-    return ()

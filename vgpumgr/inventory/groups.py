@@ -55,8 +55,8 @@ def build_groups(
 def _build_group(
     reader: Reader, number: int, names: set[str], functions: Mapping[str, PciFunction], detailed: bool
 ) -> IommuGroup:
-    members = [name for name in names if address.is_address(name)]
-    others = sorted(names.difference(members))
+    members = [name for name in names if name in functions or address.is_address(name)]
+    others = sorted(names.difference(members)) if len(members) < len(names) else []
     if len(members) > 1:
         members.sort(key=lambda name: (len(name), name))
     blockers = [blocker for name in members if (blocker := _function_blocks(name, functions.get(name)))]

@@ -39,9 +39,16 @@ class PciIds:
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._known: dict[tuple[str, str, str | None], str | None] = {}
 
     def name(self, vendor: str, device: str, subsystem: str | None) -> str | None:
         """See :class:`Names`: vendor and device, and the board's own name where boards share the id."""
+        key = (vendor, device, subsystem)
+        if key not in self._known:
+            self._known[key] = self._search(vendor, device, subsystem)
+        return self._known[key]
+
+    def _search(self, vendor: str, device: str, subsystem: str | None) -> str | None:
         start = self._find(f"{vendor}  ", 0, len(self._data))
         if start is None:
             return None

@@ -66,14 +66,13 @@ def take_inventory(kernel: Kernel, *, names: Names | None = None) -> HostInvento
 
 def _find_cards(reader: Reader, functions: dict[str, PciFunction]) -> list[_Card]:
     """GPU functions that are cards of their own: no VFs, no second heads."""
-    details, vfs = {}, _virtual_functions(reader, functions)
+    kinds = {name: kind for name, function in functions.items() if (kind := _kind(function)) is not None}
+    vfs = _virtual_functions(reader, functions, kinds)
     owned = {vf for mine in vfs.values() for vf in mine}
-    for function in functions.values():
-        if function.address not in owned and _kind(function) is not None:
-            details[function.address] = Detail(reader, function)
+    details = {name: Detail(reader, functions[name]) for name in kinds if name not in owned}
     for name, detail in details.items():
         # A VF may lack its ``physfn`` link; its card still lists it.
-        for vf in detail.virtual_functions():
+        for vf in detail.virtual_functions:
             if vf not in owned and vf in functions:
                 owned.add(vf)
                 vfs.setdefault(name, []).append(vf)
@@ -82,10 +81,9 @@ def _find_cards(reader: Reader, functions: dict[str, PciFunction]) -> list[_Card
     found = []
     for name, detail in details.items():
         function = functions[name]
-        kind = _kind(function)
-        if kind is not None and name not in owned and not is_second_head(function, card_map):
-            companions = find_companions(function, kind, card_map, detail.device_links())
-            found.append(_Card(function, kind, detail, vfs.get(name, []), companions))
+        if name not in owned and not is_second_head(function, card_map):
+            companions = find_companions(function, kinds[name], card_map, detail.device_links())
+            found.append(_Card(function, kinds[name], detail, vfs.get(name, []), companions))
     return found
 
 
@@ -93,11 +91,14 @@ def _kind(function: PciFunction) -> GpuKind | None:
     return gpu_kind(function.class_id, function.vendor_id, function.device_id)
 
 
-def _virtual_functions(reader: Reader, functions: Mapping[str, PciFunction]) -> dict[str, list[str]]:
+def _virtual_functions(
+    reader: Reader, functions: Mapping[str, PciFunction], gpu_like: Iterable[str]
+) -> dict[str, list[str]]:
     """VFs of GPUs by physical function, as the VFs themselves name it. The link may dangle."""
     found: dict[str, list[str]] = {}
-    for function in functions.values():
-        if function.physfn is None or _kind(function) is None:
+    for name in gpu_like:
+        function = functions[name]
+        if function.physfn is None:
             continue
         if function.physfn not in functions:
             reader.warn("vf-orphan", f"its physical function {function.physfn} is not here", function.address)
@@ -200,7 +201,7 @@ class _Builder:
             for name in (*card.addresses[1:], *self._group_members(function)):
                 if name not in watched:
                     watched[name] = watch(self._reader, name)
-            for name in card.detail.virtual_functions() or card.vfs:
+            for name in card.detail.virtual_functions or card.vfs:
                 vf = self._functions.get(name)
                 if vf is not None:
                     # No driver: a VF has no device node but VFIO's.

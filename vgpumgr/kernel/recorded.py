@@ -18,11 +18,14 @@ from time import sleep
 from vgpumgr.errors import SourceError
 from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
 from vgpumgr.kernel.real import READ_LIMIT, read_file
-from vgpumgr.kernel.tree import MAX_LINKS, Dir, File, Link, Tree
+from vgpumgr.kernel.tree import Dir, File, Link, Tree
 
 TAR_LIMIT = 512 << 20
 """Bytes a tar may unpack to; a host's sysfs is some tens of MiB."""
 TAR_MEMBERS = 2_000_000
+
+_MAX_DEPTH = 150
+"""Path parts and links followed on the way to one file, nested; links that lead in circles end here."""
 
 
 class _Quiet:
@@ -87,6 +90,7 @@ class RecordedDirectory(_ReadOnly):
         super().__init__(source)
         self.root = str(root.resolve())
         self._resolved: dict[str, str] = {}
+        self._real: dict[str, str] = {"": ""}
 
     def read(self, path: str) -> bytes:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
@@ -96,7 +100,7 @@ class RecordedDirectory(_ReadOnly):
             return read_file(host, os.O_NOFOLLOW)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return read_file(self.root + self._resolve(path), os.O_NOFOLLOW)
+                return read_file(self.root + self._enter(path), os.O_NOFOLLOW)
             raise
 
     def list(self, path: str) -> list[str]:
@@ -113,7 +117,7 @@ class RecordedDirectory(_ReadOnly):
     def exists(self, path: str) -> bool:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         try:
-            self._resolve(path)
+            self._enter(path)
         except OSError:
             return False
         return True
@@ -121,32 +125,40 @@ class RecordedDirectory(_ReadOnly):
     def _directory(self, path: str) -> str:
         found = self._resolved.get(path)
         if found is None:
-            found = self._resolved[path] = self.root + self._resolve(path)
+            found = self._resolved[path] = self.root + self._enter(path)
         return found
 
-    def _resolve(self, path: str) -> str:
-        """The path without links, as seen from the root. Raises OSError: ENOENT, ENOTDIR, ELOOP, EACCES."""
-        done: list[str] = []
-        todo = [part for part in path.split("/") if part not in ("", ".")]
-        todo.reverse()
-        links = 0
-        while todo:
-            part = todo.pop()
-            if part == "..":
-                del done[-1:]
-                continue
-            host = "/".join((self.root, *done, part))
-            if not stat.S_ISLNK(os.lstat(host).st_mode):
-                done.append(part)
-                continue
-            links += 1
-            if links > MAX_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            target = os.readlink(host)
-            if target.startswith("/"):
-                done.clear()
-            todo.extend(reversed([step for step in target.split("/") if step not in ("", ".")]))
-        return "".join(f"/{part}" for part in done)
+    def _enter(self, path: str, depth: int = 0) -> str:
+        """The path without links, as seen from the root: one look at its last part, its parents remembered.
+
+        Raises OSError: ENOENT, ENOTDIR, ELOOP, EACCES.
+        """
+        found = self._real.get(path)
+        if found is not None:
+            return found
+        if depth > _MAX_DEPTH:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        parent, _, name = path.rpartition("/")
+        above = self._real.get(parent)
+        if above is None:
+            above = self._enter(parent, depth + 1)
+        if name in ("", ".", ".."):
+            return above.rpartition("/")[0] if name == ".." else above
+        real = f"{above}/{name}"
+        kind = stat.S_IFMT(os.lstat(self.root + real).st_mode)
+        if kind == stat.S_IFLNK:
+            real = self._follow(above, os.readlink(self.root + real), depth + 1)
+        if kind == stat.S_IFDIR or real in self._real:
+            self._real[path] = real
+        return real
+
+    def _follow(self, above: str, target: str, depth: int) -> str:
+        """Where a link in the directory ``above`` (a path without links) leads; never above the root."""
+        if target.startswith("/"):
+            above = ""
+        while target.startswith("../"):
+            above, target = above.rpartition("/")[0], target[3:]
+        return self._enter(f"{above}/{target.strip('/')}", depth)
 
 
 RecordedKernel = RecordedTree | RecordedDirectory
