@@ -1,0 +1,32 @@
+"""libvirt's own schema: what it would say of a domain before it reads its meaning."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from lxml import etree
+
+from vgpumgr.errors import UnavailableError
+
+_SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
+
+
+@cache
+def _relaxng() -> etree.RelaxNG:
+    try:
+        return etree.RelaxNG(etree.parse(str(_SCHEMA)))
+    except (OSError, etree.LxmlError) as error:
+        raise UnavailableError(
+            f"libvirt's schema cannot be loaded: {error}",
+            hint="apt-get install libvirt-common (Debian 13) or libvirt0 (Debian 12)",
+            code="schema-missing",
+        ) from error
+
+
+def schema_errors(root: etree._Element) -> list[str]:
+    """What libvirt's schema has against a domain; empty when it is valid."""
+    schema = _relaxng()
+    if schema.validate(root):
+        return []
+    return [f"line {entry.line}: {entry.message}" for entry in schema.error_log]
