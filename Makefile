@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 APART := --ignore=tests/lab --ignore=tests/bench --ignore=tests/browser
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types layers unit bench serve openapi clean
+.PHONY: help setup demo test lint types layers unit bench serve openapi docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ bench: setup ## speed and memory, as ratios measured in one run
 
 openapi: setup ## write api/openapi.yaml anew from the code
 	@$(BIN)/python -m vgpumgr_api.openapi api/openapi.yaml
+
+docs: setup ## write docs/reference/cli.md anew from the commands
+	@$(BIN)/python -m vgpumgr.cli.reference > docs/reference/cli.md
 
 clean: ## remove what make made here
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -125,7 +125,7 @@ def show(invocation: Invocation, allocation_id: str) -> None:
 @click.argument("allocation_id", metavar="ID")
 @shape_options
 @pass_invocation
-def xml(invocation: Invocation, allocation_id: str, template: str, **wanted: str | int | bool | None) -> None:
+def xml(invocation: Invocation, allocation_id: str, template: str, **wanted: object) -> None:
     """Print the libvirt domain XML of an allocation that is ready."""
     with open_backend(invocation, Needs.SERVICE) as backend:
         text = backend.allocation_xml(allocation_id, template, shape_from(wanted))

@@ -98,6 +98,10 @@ class Backend(Protocol):
         """The plan of :meth:`allocate`."""
         ...
 
+    def plan_allocation_release(self, allocation_id: str) -> JsonObject:
+        """The plan of :meth:`release_allocation`."""
+        ...
+
     def allocate(self, request: JsonObject) -> JsonObject:
         """The new allocation."""
         ...

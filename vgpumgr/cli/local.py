@@ -144,6 +144,10 @@ class LocalBackend:
         """The plan of :meth:`allocate`."""
         return self._service.plan_allocation(_request(request)).to_json()
 
+    def plan_allocation_release(self, allocation_id: str) -> JsonObject:
+        """The plan of :meth:`release_allocation`."""
+        return self._service.plan_release_allocation(allocation_id).to_json()
+
     def allocate(self, request: JsonObject) -> JsonObject:
         """The new allocation."""
         return self._service.allocate(_request(request)).to_json()
@@ -222,4 +226,4 @@ def _shape(values: JsonObject) -> GuestShape | None:
         return None
     from vgpumgr.model.domain import GuestShape
 
-    return GuestShape(**values)
+    return GuestShape(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})

@@ -14,10 +14,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def request_options(*, vm_required: bool) -> Callable[[F], F]:
     """Add the request's options to a command."""
+    vm = click.option("--vm", required=True, help="Name of the VM.")
+    if not vm_required:
+        vm = click.option("--vm", default="unnamed", help="Name of the VM.")
     options = (
-        click.option(
-            "--vm", required=vm_required, default=None if vm_required else "unnamed", help="Name of the VM."
-        ),
+        vm,
         click.option("--profile", metavar="NAME|ID", help="vGPU profile; without it, whole GPUs."),
         click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many."),
         click.option("--gpu", metavar="ADDRESS", help="On this GPU only."),

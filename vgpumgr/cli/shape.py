@@ -15,7 +15,10 @@ OPTIONS = (
     click.option("--template", default="linux-compute", show_default=True, help="Domain template."),
     click.option("--memory", "memory_mib", type=click.IntRange(min=64), metavar="MIB", help="Memory of the guest."),
     click.option("--vcpus", type=click.IntRange(min=1), help="Virtual processors."),
-    click.option("--disk", metavar="FILE", help="Disk image of the guest."),
+    click.option(
+        "--disk", "disks", metavar="FILE", multiple=True, help="Disk image, as an absolute path (repeatable)."
+    ),
+    click.option("--network", metavar="NAME", help="libvirt network to join."),
 )
 
 
@@ -26,6 +29,7 @@ def shape_options(function: F) -> F:
     return function
 
 
-def shape_from(wanted: Mapping[str, str | int | None]) -> JsonObject:
-    """The guest's shape in JSON: what was given; the template decides the rest."""
-    return {key: value for key, value in wanted.items() if value is not None}
+def shape_from(wanted: Mapping[str, object]) -> JsonObject:
+    """The guest's shape in JSON: what was given, nothing else."""
+    given = {key: value for key, value in wanted.items() if value not in (None, ())}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}

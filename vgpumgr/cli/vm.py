@@ -24,17 +24,22 @@ def vm() -> None:
 
 def vm_table(vms: list[JsonObject], invocation: Invocation) -> str:
     """One line per domain; one without an allocation is foreign and never touched."""
-    rows = [(item["name"], item["state"], item.get("allocation_id") or "foreign", item["uuid"]) for item in vms]
+    rows = [(item["name"], item["state"], item["allocation"] or "foreign", item["uuid"]) for item in vms]
     return table(COLUMNS, rows, invocation, empty="no VMs in libvirt")
 
 
 def vm_details(item: JsonObject, invocation: Invocation) -> str:
     """Everything libvirt says of one domain."""
-    return facts([(key.replace("_", " "), _plain(value)) for key, value in item.items()])
-
-
-def _plain(value: object) -> object:
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
+    return facts(
+        [
+            ("VM", item["name"]),
+            ("UUID", item["uuid"]),
+            ("state", item["state"]),
+            ("allocation", item["allocation"] or "none, the VM is foreign"),
+            ("persistent", item["persistent"]),
+            *(("device", f"{device['type']} {device['address'] or device['uuid']}") for device in item["devices"]),
+        ]
+    )
 
 
 @vm.verb("list", examples="vgpumgr vm list\nvgpumgr vm list -o json")
@@ -58,16 +63,14 @@ def show(invocation: Invocation, name: str) -> None:
     "define",
     examples="""
         vgpumgr vm define ALLOCATION --template windows11-desktop --plan
-        vgpumgr vm define ALLOCATION --memory 16384 --vcpus 8
+        vgpumgr vm define ALLOCATION --memory 16384 --vcpus 8 --disk /srv/desk-17.qcow2
     """,
 )
 @click.argument("allocation_id", metavar="ALLOCATION")
 @shape_options
 @PLAN
 @pass_invocation
-def define(
-    invocation: Invocation, allocation_id: str, template: str, plan: bool, **wanted: str | int | None
-) -> int:
+def define(invocation: Invocation, allocation_id: str, template: str, plan: bool, **wanted: object) -> int:
     """Define an allocation's VM in libvirt, after preflight."""
     shape = shape_from(wanted)
     with open_backend(invocation, Needs.SERVICE) as backend:

@@ -1,0 +1,137 @@
+"""Whatever is wrong: one line that says what and what to do, the right exit status, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CHECKOUT, Ended, Vgpumgr
+from tests.cli.trees import two_cards
+
+
+def check_one_line(ended: Ended, status: int, *words: str) -> None:
+    """One line on standard error with these words in it, nothing on standard output."""
+    assert ended.status == status, ended.err
+    assert ended.err.startswith("error: ")
+    assert ended.err.count("\n") == 1, ended.err
+    missing = [word for word in words if word not in ended.err]
+    assert not missing, ended.err
+    assert ended.out == ""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return two_cards(tmp_path / "host")
+
+
+@pytest.mark.parametrize("address", ["gpu0", "00:00", "3b:00.8", "3b:20.0", "", "0000:3b:00.0; rm", "../3b:00.0"])
+@pytest.mark.parametrize("verb", ["show", "bind", "release"])
+def test_a_wrong_address(verb: str, address: str, vgpumgr: Vgpumgr, tree: Path) -> None:
+    plan = [] if verb == "show" else ["--plan"]
+    check_one_line(vgpumgr("--sysfs-root", tree, "gpu", verb, address, *plan), 2, "not a PCI address", "gpu list")
+
+
+def test_an_address_where_no_gpu_is(vgpumgr: Vgpumgr, tree: Path) -> None:
+    check_one_line(vgpumgr("--sysfs-root", tree, "gpu", "show", "0000:ff:00.0"), 2, "0000:ff:00.0")
+
+
+def test_a_group_that_is_not_there(vgpumgr: Vgpumgr, tree: Path) -> None:
+    check_one_line(vgpumgr("--sysfs-root", tree, "group", "show", 99), 2, "99")
+
+
+@pytest.mark.parametrize("command", [("inventory",), ("gpu", "list"), ("host", "doctor")], ids=" ".join)
+def test_a_tree_that_is_no_sysfs(command: tuple[str, ...], vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    check_one_line(vgpumgr("--sysfs-root", tmp_path, *command), 2, str(tmp_path), "sys/")
+
+
+def test_a_source_that_is_not_there(vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    check_one_line(vgpumgr("--sysfs-root", tmp_path / "none", "gpu", "list"), 2, "none")
+
+
+def test_a_source_that_is_no_archive(vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    file = tmp_path / "host.tar"
+    file.write_text("not a tar")
+    check_one_line(vgpumgr("--sysfs-root", file, "gpu", "list"), 2, "host.tar")
+
+
+def test_an_unknown_simulated_host_lists_the_known_ones(vgpumgr: Vgpumgr) -> None:
+    check_one_line(vgpumgr("--simulate", "nope", "gpu", "list"), 2, "nope", "vdi-a40")
+
+
+def test_two_sources_at_once(vgpumgr: Vgpumgr, tree: Path) -> None:
+    check_one_line(vgpumgr("--sysfs-root", tree, "--simulate", "vdi-a40", "gpu", "list"), 2, "--simulate")
+
+
+def test_a_settings_file_that_is_not_there(vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    check_one_line(vgpumgr("--config", tmp_path / "none.toml", "gpu", "list"), 2, "none.toml")
+
+
+def test_a_settings_file_with_an_unknown_setting(vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("colour = 'blue'\n")
+    check_one_line(vgpumgr("--config", file, "gpu", "list"), 2, "colour", "configuration.md")
+
+
+def test_a_recording_cannot_be_changed(vgpumgr: Vgpumgr, tree: Path) -> None:
+    check_one_line(vgpumgr("--sysfs-root", tree, "gpu", "bind", "86:00.0"), 3, "recording", "--plan")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gpu",),
+        ("gpu", "frobnicate"),
+        ("gpu", "bind"),
+        ("gpu", "list", "--wat"),
+        ("gpu", "list", "-o", "xml"),
+        ("candidates", "--count", "0"),
+        ("group", "show", "x"),
+        ("alloc", "create"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_points_to_the_help(arguments: tuple[str, ...], vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*arguments)
+    assert ended.status == 2
+    assert "Usage:" in ended.err or "--help" in ended.err
+    assert ended.out == ""
+
+
+def test_programs_get_the_error_as_an_object(vgpumgr: Vgpumgr, tree: Path) -> None:
+    ended = vgpumgr("--sysfs-root", tree, "gpu", "show", "gpu0", "-o", "json")
+    assert ended.status == 2
+    assert ended.json["error"]["code"] == "address-invalid"
+    assert set(ended.json["error"]) == {"code", "message", "hint", "reasons"}
+    assert ended.err.startswith("error: ")
+
+
+def test_binding_needs_root(vgpumgr: Vgpumgr, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    check_one_line(vgpumgr("gpu", "bind", "0000:3b:00.0"), 5, "root", "sudo")
+
+
+def test_force_is_not_taken_without_an_answer(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr("--simulate", "vdi-a40", "gpu", "bind", "0000:3b:00.0", "--force")
+    check_one_line(ended, 2, "--yes")
+
+
+def test_a_reader_that_goes_away_is_no_error(tree: Path) -> None:
+    shell = f"{sys.executable} -m vgpumgr.cli --sysfs-root {tree} inventory -o json | head -c 1"
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {shell}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    assert ended.stderr == ""
+
+
+def test_output_that_is_no_terminal_has_no_colours(program: Vgpumgr, tree: Path) -> None:
+    for command in (("gpu", "list"), ("host", "doctor"), ("inventory",)):
+        assert "\x1b" not in program("--sysfs-root", tree, *command).out
