@@ -1,0 +1,105 @@
+"""Profile names and type lists in all the forms that drivers print."""
+
+from __future__ import annotations
+
+import pytest
+
+from vgpumgr.vgpu.catalogue import card_framebuffer_mib, facts_for, name_of_type
+from vgpumgr.vgpu.descriptions import parse_creatable, parse_description
+from vgpumgr.vgpu.names import ProfileName, parse_name, same_profile
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA A40-8Q", ProfileName("A40", 8, "Q")),
+        ("GRID T4-1B", ProfileName("T4", 1, "B")),
+        ("GRID P40-2B4", ProfileName("P40", 2, "B", four_heads=True)),
+        ("GRID A100-4-20C", ProfileName("A100", 20, "C", slices=4)),
+        ("GRID A100-1-5CME", ProfileName("A100", 5, "C", slices=1, suffix="ME")),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-1-24Q", ProfileName("RTX Pro 6000 Blackwell DC", 24, "Q", slices=1)),
+        ("NVIDIA RTX6000-Ada-48Q", ProfileName("RTX6000-Ada", 48, "Q")),
+        ("NVIDIA A10-24", ProfileName("A10", 24)),
+        ("NVIDIA A40-8q", None),
+        ("NVIDIA A40-8Z", None),
+        ("i915-GVTg_V5_4", None),
+        ("", None),
+    ],
+)
+def test_names_are_read_from_the_right(name: str, expected: ProfileName | None) -> None:
+    assert parse_name(name) == expected
+
+
+def test_zero_gigabytes_means_half_of_one() -> None:
+    parsed = parse_name("GRID M10-0Q")
+    assert parsed is not None
+    assert parsed.framebuffer_mib == 512
+
+
+def test_mig_backed_names_tell_their_gpu_instance() -> None:
+    assert facts_for("NVIDIA H100-1-10C").mig_shape == "1g.10gb"
+    assert facts_for("GRID A100-1-5CME").mig_shape == "1g.5gb+me"
+    assert facts_for("NVIDIA H100-10C").mig_shape is None
+
+
+@pytest.mark.parametrize("wanted", ["11", "114", "L40S-1", "nvidia-1145", "l40s-1b", "NVIDIA L40S-1"])
+def test_nothing_but_the_exact_profile_matches(wanted: str) -> None:
+    assert not same_profile(wanted, "1145", "NVIDIA L40S-1B")
+
+
+@pytest.mark.parametrize("wanted", ["1145", "NVIDIA L40S-1B", "L40S-1B"])
+def test_a_profile_answers_to_its_id_and_its_name(wanted: str) -> None:
+    assert same_profile(wanted, "1145", "NVIDIA L40S-1B")
+
+
+def test_the_one_line_description() -> None:
+    text = "num_heads=4, frl_config=60, framebuffer=2048M, max_resolution=7680x4320, max_instance=4"
+    found = parse_description(text)
+    assert (found.heads, found.frame_rate_limit, found.framebuffer_mib) == (4, 60, 2048)
+    assert (found.max_resolution, found.max_instances) == ("7680x4320", 4)
+
+
+def test_the_many_line_description() -> None:
+    found = parse_description(
+        "low_gm_size: 128MB\nhigh_gm_size: 512MB\nfence: 4\nresolution: 1920x1200\nweight: 4\n"
+    )
+    assert (found.framebuffer_mib, found.max_resolution, found.max_instances) == (128, "1920x1200", None)
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "framebuffer=lots, max_instance=-1", "=,=,:", "\x00:\x00=\n"])
+def test_odd_descriptions_tell_nothing_and_do_not_raise(text: str) -> None:
+    found = parse_description(text)
+    assert (found.framebuffer_mib, found.max_instances) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ID    : vGPU Name\n1145  : NVIDIA L40S-1B\n", [("1145", "NVIDIA L40S-1B")]),
+        ("1428 : NVIDIA H200X-141C\n1414 : B-1", [("1428", "NVIDIA H200X-141C"), ("1414", "B-1")]),
+        ("vGPU Name : ID\nNVIDIA A10-4Q : 593\n", [("593", "NVIDIA A10-4Q")]),
+        ("ID    : vGPU Name\n", []),
+        ("", []),
+        ("\n\n  garbage\n", []),
+    ],
+)  # fmt: skip
+def test_creatable_types_with_header_without_and_name_first(text: str, expected: list[tuple[str, str]]) -> None:
+    assert parse_creatable(text) == expected
+
+
+def test_a_type_that_no_list_names_is_named_by_the_catalogue() -> None:
+    assert name_of_type("1148") == "NVIDIA L40S-2Q"
+    assert name_of_type("nvidia-558") == "NVIDIA A40-2Q"
+    assert name_of_type("999999") is None
+    assert name_of_type("i915-GVTg_V5_4") is None
+
+
+def test_the_catalogue_rounds_where_the_board_does() -> None:
+    assert facts_for("NVIDIA H200X-141C").framebuffer_mib == 144384
+    assert card_framebuffer_mib("NVIDIA H200X-4C") == 144384
+    assert card_framebuffer_mib("NVIDIA A40-1B") == 49152
+
+
+def test_an_unknown_card_has_its_name_and_no_limits() -> None:
+    facts = facts_for("NVIDIA Z900-16Q")
+    assert (facts.framebuffer_mib, facts.series, facts.max_instances) == (16384, "Q", None)

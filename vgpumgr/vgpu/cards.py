@@ -1,0 +1,146 @@
+"""A card as the backends see it: its offers and its vGPUs in one form, whatever interface they came through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vgpumgr.errors import Reason
+from vgpumgr.model.host import Gpu
+from vgpumgr.model.vgpu import Backend, Vgpu
+from vgpumgr.vgpu.descriptions import Description
+from vgpumgr.vgpu.files import NO_TYPE, Mdev, MdevTypes, VendorVf, merged_names
+
+_UNKNOWN_TYPE = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A profile the card's driver lists, and through whom it can be made now.
+
+    ``parents`` are the functions that take one now (the card itself, or free VFs); ``count`` what the driver
+    says in all: instances available, or the number of those VFs.
+    """
+
+    profile_id: str
+    name: str
+    description: Description = field(default_factory=Description)
+    parents: tuple[str, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card: ``free_vfs`` are the VFs that can take a vGPU, ``None`` when vGPUs live on the card itself."""
+
+    gpu: Gpu
+    backend: Backend
+    offers: tuple[Offer, ...]
+    instances: tuple[Vgpu, ...]
+    free_vfs: tuple[str, ...] | None = None
+
+    @property
+    def address(self) -> str:
+        """The physical function."""
+        return self.gpu.address
+
+
+def mdev_card(gpu: Gpu, types: MdevTypes, live: Sequence[Mdev]) -> Card:
+    """A card of mediated devices, on itself or one to each VF."""
+    instances = tuple(
+        Vgpu(
+            id=mdev.uuid,
+            profile_id=mdev.type_id or _UNKNOWN_TYPE,
+            profile=types.types[mdev.type_id].name if mdev.type_id in types.types else None,
+            parent=mdev.parent,
+            owner=mdev.vm_name,
+            iommu_group=mdev.iommu_group,
+        )
+        for mdev in live
+    )
+    on_card = gpu.address in types.available
+    taken = {mdev.parent for mdev in live}
+    free = None if on_card else tuple(parent for parent in types.available if parent not in taken)
+    return Card(gpu, Backend.MDEV, tuple(_mdev_offers(gpu, types, free)), instances, free)
+
+
+def _mdev_offers(gpu: Gpu, types: MdevTypes, free: tuple[str, ...] | None) -> Iterable[Offer]:
+    for type_id, files in types.types.items():
+        if free is None:
+            count = types.available[gpu.address].get(type_id) or 0
+            parents: tuple[str, ...] = (gpu.address,) if count else ()
+        else:
+            parents = tuple(parent for parent in free if types.available[parent].get(type_id))
+            count = len(parents)
+        yield Offer(type_id, files.name, files.description, parents, count)
+
+
+def vendor_card(gpu: Gpu, vfs: Sequence[VendorVf], groups: Mapping[str, int | None]) -> Card:
+    """A card whose VFs are given a type and are the vGPUs themselves."""
+    names = merged_names(vfs)
+    instances = tuple(
+        Vgpu(
+            id=vf.address,
+            profile_id=vf.current,
+            profile=names.get(vf.current),
+            parent=vf.address,
+            iommu_group=groups.get(vf.address),
+        )
+        for vf in vfs
+        if vf.current is not None and vf.current != NO_TYPE
+    )
+    # A VF whose current type cannot be read is not free: it may carry a vGPU.
+    free = {vf.address: {type_id for type_id, _ in vf.creatable} for vf in vfs if vf.current == NO_TYPE}
+    offers = []
+    for type_id, name in names.items():
+        parents = tuple(vf for vf, ids in free.items() if type_id in ids)
+        offers.append(Offer(type_id, name, parents=parents, count=len(parents)))
+    return Card(gpu, Backend.VENDOR_VFIO, tuple(offers), instances, tuple(free))
+
+
+def plain_vf_profile_id(gpu: Gpu) -> str:
+    """The id of the only profile of a card whose VFs are the slices (``vf-8086-56c0``)."""
+    return f"vf-{gpu.function.vendor_id}-{gpu.function.device_id}"
+
+
+def plain_vf_card(gpu: Gpu, groups: Mapping[str, int | None]) -> Card:
+    """A card whose VFs are the slices: each VF that exists is one, and free until something holds it."""
+    sriov = gpu.sriov
+    vfs = sriov.vfs if sriov is not None else ()
+    profile_id, name = plain_vf_profile_id(gpu), f"{gpu.name} VF"
+    owners = {holder.address: holder.name for holder in gpu.holders if holder.kind == "vm"}
+    instances = tuple(Vgpu(vf, profile_id, name, vf, owners.get(vf), groups.get(vf)) for vf in vfs)
+    held = {holder.address for holder in gpu.holders}
+    free = tuple(vf for vf in vfs if vf not in held) if gpu.holders_known else ()
+    if vfs:
+        offer = Offer(profile_id, name, parents=free, count=len(free))
+    else:
+        offer = Offer(profile_id, name, count=_enableable(gpu))
+    return Card(gpu, Backend.SRIOV, (offer,), instances, free)
+
+
+_NEVER_ENABLE = frozenset({"amdgpu", "radeon", "nouveau"})
+"""Host drivers that have no way to enable VFs (AMD's own ``gim`` makes them when it loads)."""
+
+
+def cannot_enable(gpu: Gpu) -> Reason | None:
+    """Why no virtual functions can be enabled on a card; ``None`` when nothing speaks against it."""
+    sriov, name, driver = gpu.sriov, gpu.address, gpu.function.driver
+    if sriov is None or sriov.total_vfs == 0:
+        return Reason("not-capable", f"{name} has no virtual functions", (name,))
+    if driver is None or gpu.function.vfio:
+        message = f"{name} is on {driver or 'no driver'}: only its host driver enables virtual functions"
+        return Reason("host-driver-absent", message, (name,))
+    if driver == "gim":
+        message = f"the number of virtual functions of {name} is chosen when its driver gim is loaded"
+        return Reason("vfs-by-driver", message, (name,))
+    if sriov.driver_ready is False or driver in _NEVER_ENABLE:
+        return Reason("driver-cannot-enable", f"the driver {driver} of {name} cannot enable VFs", (name,))
+    return None
+
+
+def _enableable(gpu: Gpu) -> int:
+    """How many VFs can be enabled on a card that has none yet."""
+    if gpu.sriov is None or gpu.sriov.num_vfs or cannot_enable(gpu) is not None:
+        return 0
+    return gpu.sriov.total_vfs

@@ -1,0 +1,67 @@
+"""What drivers print about their vGPU types, in all the forms seen. Nothing here raises: odd text tells less."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_NAME_LATER = re.compile(r"\s*(\d+)\s*:\s*(\S.*?)\s*")
+_NAME_FIRST = re.compile(r"\s*(\S.*?)\s*:\s*(\d+)\s*")
+_SIZE = re.compile(r"(\d{1,9})\s*(M|MB|MiB|G|GB|GiB)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The figures of an mdev ``description``. ``framebuffer_mib`` in MiB; for GVT-g its mappable part."""
+
+    framebuffer_mib: int | None = None
+    max_instances: int | None = None
+    heads: int | None = None
+    frame_rate_limit: int | None = None
+    max_resolution: str | None = None
+
+
+def parse_description(text: str) -> Description:
+    """Read ``num_heads=4, framebuffer=2048M, ...`` (one line) or ``low_gm_size: 128MB`` (a line each)."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        if "=" in line:
+            pairs = [part.partition("=") for part in line.split(",")]
+        else:
+            pairs = [line.partition(":")]
+        values.update((key.strip(), value.strip()) for key, separator, value in pairs if separator)
+    return Description(
+        framebuffer_mib=_mib(values.get("framebuffer") or values.get("low_gm_size")),
+        max_instances=_count(values.get("max_instance")),
+        heads=_count(values.get("num_heads")),
+        frame_rate_limit=_count(values.get("frl_config")),
+        max_resolution=values.get("max_resolution") or values.get("resolution"),
+    )
+
+
+def parse_creatable(text: str) -> list[tuple[str, str]]:
+    """``(id, name)`` per line of ``creatable_vgpu_types``: header or none, id first or name first.
+
+    A list that holds its header only is an empty list: nothing more fits through that VF.
+    """
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _NAME_LATER.fullmatch(line)
+        if match is not None:
+            found.setdefault(match[1], match[2])
+            continue
+        match = _NAME_FIRST.fullmatch(line)
+        if match is not None:
+            found.setdefault(match[2], match[1])
+    return list(found.items())
+
+
+def _count(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _mib(text: str | None) -> int | None:
+    match = _SIZE.fullmatch(text or "")
+    if match is None:
+        return None
+    return int(match[1]) * (1024 if (match[2] or "M").startswith("G") else 1)

@@ -1,0 +1,95 @@
+"""Fills :class:`~vgpumgr.model.vgpu.VgpuState` for every GPU from what the kernel shows.
+
+The backend is told by files, never by the model's name:
+
+* ``mdev``: the card, or its VFs, list ``mdev_supported_types``;
+* ``vendor-vfio``: its VFs show ``nvidia/creatable_vgpu_types``;
+* ``sriov``: the card has virtual functions and a driver that needs no more than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vgpumgr.errors import Reason
+from vgpumgr.inventory.passthrough import with_occupancy
+from vgpumgr.inventory.reader import Reader
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.vgpu import Backend, VgpuState
+from vgpumgr.vgpu.cards import Card, mdev_card, plain_vf_card, vendor_card
+from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
+from vgpumgr.vgpu.profiles import state_of
+
+NEEDS_VENDOR_INTERFACE = "10de"
+"""NVIDIA's VFs are no slices by themselves: one of its two interfaces must give them a type."""
+
+
+def observe_vgpus(kernel: Kernel, inventory: HostInventory) -> HostInventory:
+    """The same inventory with vGPUs: backend, profiles, how many more of each fit, and the vGPUs in being.
+
+    Read-only, and never raises for odd files: they become warnings. A card with live vGPUs is no longer offered
+    whole. ``Vgpu.owner`` is what the driver says (``vm_name``); libvirt may know better.
+    """
+    reader = Reader(kernel)
+    mdevs = read_mdevs(reader)
+    groups = {function.address: function.iommu_group for function in inventory.functions}
+    gpus = tuple(_observe(reader, gpu, mdevs, groups) for gpu in inventory.gpus)
+    return replace(inventory, gpus=gpus, warnings=(*inventory.warnings, *reader.notices))
+
+
+def _observe(
+    reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], groups: Mapping[str, int | None]
+) -> Gpu:
+    if not gpu.offered:
+        return gpu
+    card = read_card(reader, gpu, mdevs, groups)
+    if card is None:
+        return replace(gpu, vgpu=_without_backend(reader, gpu))
+    state = state_of(card)
+    gpu = replace(gpu, vgpu=state)
+    live = [instance.id for instance in state.instances]
+    if not live or card.backend is Backend.SRIOV:
+        return gpu
+    return with_occupancy(gpu, live_vgpus=live)
+
+
+def read_card(
+    reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], groups: Mapping[str, int | None]
+) -> Card | None:
+    """What there is to slice on a GPU, and how; ``None`` when nothing tells."""
+    vfs = gpu.sriov.vfs if gpu.sriov is not None else ()
+    parents = (gpu.address, *vfs)
+    types = read_mdev_types(reader, parents)
+    live = [mdev for parent in parents for mdev in mdevs.get(parent, ())]
+    if types.available or live:
+        return mdev_card(gpu, types, live)
+    vendor_vfs = read_vendor_vfs(reader, vfs)
+    if vendor_vfs:
+        return vendor_card(gpu, vendor_vfs, groups)
+    if gpu.sriov is not None and gpu.sriov.total_vfs > 0 and gpu.function.vendor_id != NEEDS_VENDOR_INTERFACE:
+        return plain_vf_card(gpu, groups)
+    return None
+
+
+def _without_backend(reader: Reader, gpu: Gpu) -> VgpuState:
+    """Why nothing can be made now, for a card whose backend nothing tells."""
+    name, sriov = gpu.address, gpu.sriov
+    if sriov is None or sriov.total_vfs == 0:
+        message = f"the driver of {name} shows neither vGPU types nor virtual functions"
+        return VgpuState(reasons=(Reason("not-capable", message, (name,)),))
+    if gpu.function.driver is None or gpu.function.vfio:
+        driver = gpu.function.driver or "no driver"
+        reason = Reason("host-driver-absent", f"{name} is on {driver}: only its host driver makes vGPUs", (name,))
+    elif sriov.num_vfs == 0:
+        shown = "has mdev" if reader.kernel.exists("/sys/bus/mdev") else "has no mdev bus"
+        message = (
+            f"no virtual function of {name} is enabled; whether it works by mdev or by vendor VFIO shows only then "
+            f"(this kernel {shown})"
+        )
+        reason = Reason("vfs-off", message, (name,))
+    else:
+        message = f"the virtual functions of {name} show no vGPU types: its driver is not a vGPU host driver"
+        reason = Reason("no-vgpu-interface", message, sriov.vfs or (name,))
+    return VgpuState(capable=True, reasons=(reason,))
