@@ -26,7 +26,8 @@ def host() -> None:
 def summary(inventory: JsonObject) -> JsonObject:
     """The inventory's host with its GPUs and groups counted."""
     gpus = inventory["gpus"]
-    return inventory["host"] | {
+    return {
+        **inventory["host"],
         "gpus": len(gpus),
         "assignable": sum(1 for item in gpus if item["passthrough"]["assignable"]),
         "states": dict(Counter(item["passthrough"]["state"] for item in gpus)),

@@ -226,4 +226,7 @@ def _shape(values: JsonObject) -> GuestShape | None:
         return None
     from vgpumgr.model.domain import GuestShape
 
-    return GuestShape(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
+    given: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
+    return GuestShape(**given)
