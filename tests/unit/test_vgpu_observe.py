@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.vgpu_trees import HostTree, creatable, limit, profile
+from vgpumgr.inventory import take_inventory
 from vgpumgr.model.vgpu import Backend
+from vgpumgr.vgpu.observe import observe_vgpus
+from vgpumgr.vgpu.offers import offers
 
 PF = "0000:26:00.0"
 VFS = ["0000:26:00.4", "0000:26:00.5", "0000:26:00.6", "0000:26:00.7"]
@@ -74,13 +77,25 @@ def test_the_card_itself_as_parent_counts_for_itself(tree: HostTree) -> None:
     assert limit(state, "nvidia-283") == "size-class"
 
 
-def test_live_mdevs_keep_the_card_from_going_whole(tree: HostTree) -> None:
-    tree.function("0000:02:00.0", "10de:1b38")
-    tree.mdev_type("0000:02:00.0", "nvidia-156", 11, "GRID P40-2B")
-    tree.mdev(UUID, "0000:02:00.0", "nvidia-156")
-    passthrough = tree.gpu().passthrough
-    assert not passthrough.assignable
-    assert [reason.addresses for reason in passthrough.reasons if reason.code == "vgpu-live"] == [(UUID,)]
+def test_what_is_promised_is_not_offered_again(tree: HostTree) -> None:
+    tree.card_with_vfs(PF, VFS, ids="10de:25b6")
+    for vf in VFS:
+        a2_types(tree, vf, {742: 1, 746: 1, 751: 1, 747: 1})
+    kernel = tree.kernel()
+    inventory = observe_vgpus(kernel, take_inventory(kernel), {PF: {"nvidia-746": 2}})
+    state = inventory.gpus[0].vgpu
+    assert creatable(state) == {"nvidia-742": 0, "nvidia-746": 2, "nvidia-747": 0, "nvidia-751": 2}
+    assert limit(state, "nvidia-746") in ("reserved", "vfs-taken")
+    assert limit(state, "nvidia-747") == "size-class"
+
+
+def test_offers_add_up_over_the_host(tree: HostTree) -> None:
+    for address in ("0000:02:00.0", "0000:03:00.0"):
+        tree.function(address, "10de:1b38")
+    tree.mdev_type("0000:02:00.0", "nvidia-156", 12, "GRID P40-2B")
+    tree.mdev_type("0000:03:00.0", "nvidia-156", 7, "GRID P40-2B")
+    (offer,) = offers(tree.observe().gpus)
+    assert (offer.creatable, offer.gpus) == (19, (("0000:02:00.0", 12), ("0000:03:00.0", 7)))
 
 
 def test_types_without_name_file_or_description(tree: HostTree) -> None:

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vgpumgr.errors import Reason
-from vgpumgr.inventory.passthrough import with_occupancy
 from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, HostInventory
-from vgpumgr.model.vgpu import Backend, VgpuState
+from vgpumgr.model.vgpu import VgpuState
 from vgpumgr.vgpu.cards import Card, mdev_card, plain_vf_card, vendor_card
 from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
 from vgpumgr.vgpu.profiles import state_of
@@ -26,33 +25,35 @@ NEEDS_VENDOR_INTERFACE = "10de"
 """NVIDIA's VFs are no slices by themselves: one of its two interfaces must give them a type."""
 
 
-def observe_vgpus(kernel: Kernel, inventory: HostInventory) -> HostInventory:
+Pending = Mapping[str, Mapping[str, int]]
+"""vGPUs promised to allocations and not made yet: GPU → profile id → count."""
+
+
+def observe_vgpus(kernel: Kernel, inventory: HostInventory, pending: Pending | None = None) -> HostInventory:
     """The same inventory with vGPUs: backend, profiles, how many more of each fit, and the vGPUs in being.
 
-    Read-only, and never raises for odd files: they become warnings. A card with live vGPUs is no longer offered
-    whole. ``Vgpu.owner`` is what the driver says (``vm_name``); libvirt may know better.
+    Read-only, and never raises for odd files: they become warnings. ``Vgpu.owner`` is what the driver says
+    (``vm_name``); libvirt may know better. What ``pending`` promises is no longer counted as creatable.
     """
     reader = Reader(kernel)
     mdevs = read_mdevs(reader)
     groups = {function.address: function.iommu_group for function in inventory.functions}
-    gpus = tuple(_observe(reader, gpu, mdevs, groups) for gpu in inventory.gpus)
+    promised = {address: _each(counts) for address, counts in (pending or {}).items()}
+
+    def observed(gpu: Gpu) -> Gpu:
+        if not gpu.offered:
+            return gpu
+        card = read_card(reader, gpu, mdevs, groups)
+        if card is None:
+            return replace(gpu, vgpu=_without_backend(reader, gpu))
+        return replace(gpu, vgpu=state_of(card, promised.get(gpu.address, ())))
+
+    gpus = tuple(observed(gpu) for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus, warnings=(*inventory.warnings, *reader.notices))
 
 
-def _observe(
-    reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], groups: Mapping[str, int | None]
-) -> Gpu:
-    if not gpu.offered:
-        return gpu
-    card = read_card(reader, gpu, mdevs, groups)
-    if card is None:
-        return replace(gpu, vgpu=_without_backend(reader, gpu))
-    state = state_of(card)
-    gpu = replace(gpu, vgpu=state)
-    live = [instance.id for instance in state.instances]
-    if not live or card.backend is Backend.SRIOV:
-        return gpu
-    return with_occupancy(gpu, live_vgpus=live)
+def _each(counts: Mapping[str, int]) -> list[str]:
+    return [profile_id for profile_id, count in counts.items() for _ in range(count)]
 
 
 def read_card(
