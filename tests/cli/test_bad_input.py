@@ -132,6 +132,19 @@ def test_a_reader_that_goes_away_is_no_error(tree: Path) -> None:
     assert ended.stderr == ""
 
 
+def test_a_full_disk_is_one_line(tree: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "vgpumgr.cli", "--sysfs-root", str(tree), "inventory"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=CHECKOUT,
+        )
+    assert (ended.returncode, ended.stderr) == (4, "error: No space left on device\n")
+
+
 def test_output_that_is_no_terminal_has_no_colours(program: Vgpumgr, tree: Path) -> None:
     for command in (("gpu", "list"), ("host", "doctor"), ("inventory",)):
         assert "\x1b" not in program("--sysfs-root", tree, *command).out

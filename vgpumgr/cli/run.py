@@ -11,7 +11,7 @@ import click
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import print_error
 from vgpumgr.cli.root import cli
-from vgpumgr.errors import EXIT_OK, EXIT_USAGE, VgpumgrError
+from vgpumgr.errors import EXIT_FAILED, EXIT_OK, EXIT_USAGE, VgpumgrError
 
 EXIT_INTERRUPTED = 130
 """As a shell reports a program that SIGINT ended."""
@@ -37,10 +37,25 @@ def run(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader (head, less) has gone: say nothing, and keep Python from flushing into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader (head, less) has gone: nothing to say.
+        _forget_output()
         return EXIT_BROKEN_PIPE
+    except OSError as error:
+        return _system(error)
     return status if isinstance(status, int) else EXIT_OK
+
+
+def _system(error: OSError) -> int:
+    """A file, a pipe or a disk of this machine that failed: its own words, one line."""
+    _forget_output()
+    subject = f"{error.filename}: " if error.filename else ""
+    click.echo(f"error: {subject}{error.strerror or error}", err=True)
+    return EXIT_FAILED
+
+
+def _forget_output() -> None:
+    """Keep Python from flushing, on its way out, into an output that does not take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: click.ClickException) -> int:
