@@ -1,0 +1,39 @@
+"""What is remembered of a host across reboots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+OPERATOR = "operator"
+"""The owner of what an operator asked for by name; allocations own things by their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A GPU that shall be on VFIO. ``fingerprint`` (``"10de:2235"``) tells whether the same card is still there.
+
+    ``originals`` maps each function that was moved to the driver it had (``None``: it had none); ``driver`` is
+    what was asked for (``auto``); ``owner`` is :data:`OPERATOR` or an allocation's id.
+    """
+
+    address: str
+    fingerprint: str
+    driver: str
+    originals: Mapping[str, str | None] = field(default_factory=dict)
+    owner: str = OPERATOR
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuRecord:
+    """A vGPU of ours. ``id`` is its UUID or its VF's address; it is made again by ``profile`` on ``gpu``."""
+
+    id: str
+    gpu: str
+    fingerprint: str
+    parent: str
+    backend: str
+    profile_id: str
+    profile: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    allocation_id: str | None = None

@@ -1,0 +1,163 @@
+"""Operations and their journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from vgpumgr.errors import NotFoundError
+from vgpumgr.model.json import JsonObject
+from vgpumgr.model.operation import Operation, OperationStep
+from vgpumgr.model.page import Page
+from vgpumgr.plans.journal import JournalStep, OpenOperation, OperationState, StepState
+from vgpumgr.plans.plan import Plan
+from vgpumgr.store.models import OperationRow, StepRow
+from vgpumgr.store.session import Sessions, page_of
+
+
+class Operations:
+    """The operations of one host; it is also the :class:`~vgpumgr.plans.journal.Journal` of their plans."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    # -- for users ------------------------------------------------------------------------------------
+    def create(self, operation_id: str, kind: str, subject: str, allocation_id: str | None = None) -> Operation:
+        """A new operation, pending: its plan is made when its turn comes."""
+        with self._sessions.transaction() as session:
+            row = new_row(self._sessions, operation_id, kind, subject, allocation_id)
+            session.add(row)
+            return _operation(row, ())
+
+    def get(self, operation_id: str) -> Operation:
+        """One operation with its steps. NotFoundError ``operation-unknown``."""
+        with self._sessions.transaction() as session:
+            row = session.get(OperationRow, operation_id)
+            if row is None or row.host_id != self._sessions.host_id:
+                raise NotFoundError(
+                    f"there is no operation {operation_id!r}",
+                    hint="'vgpumgr op list' shows them",
+                    code="operation-unknown",
+                )
+            return _operation(row, _steps(session, operation_id))
+
+    def list(self, *, state: str | None, subject: str | None, limit: int, cursor: str | None) -> Page[Operation]:
+        """Operations, newest first, without their steps."""
+        query = select(OperationRow).where(OperationRow.host_id == self._sessions.host_id)
+        if state is not None:
+            query = query.where(OperationRow.state == state)
+        if subject is not None:
+            query = query.where(OperationRow.subject == subject)
+        with self._sessions.transaction() as session:
+            rows, following = page_of(session, query, OperationRow, limit, cursor)
+            return Page([_operation(row, ()) for row in rows], following)
+
+    def fail(self, operation_id: str, error: JsonObject) -> None:
+        """End an operation that never got to its plan, or was refused. One that has ended stays as it is."""
+        with self._sessions.transaction() as session:
+            row = session.get_one(OperationRow, operation_id)
+            if not OperationState(row.state).final:
+                row.state, row.error, row.updated_at = OperationState.FAILED, error, self._sessions.now()
+
+    # -- the journal ----------------------------------------------------------------------------------
+    def begin(self, operation_id: str, plan: Plan) -> None:
+        """See :class:`~vgpumgr.plans.journal.Journal`."""
+        with self._sessions.transaction() as session:
+            row = session.get(OperationRow, operation_id)
+            if row is None:
+                row = new_row(self._sessions, operation_id, plan.kind, plan.subject, None)
+                session.add(row)
+            row.state, row.updated_at = OperationState.RUNNING, self._sessions.now()
+            row.after_crash = str(plan.after_crash)
+            for position, step in enumerate(plan.steps):
+                session.add(
+                    StepRow(
+                        operation_id=operation_id,
+                        position=position,
+                        host_id=self._sessions.host_id,
+                        record=step.to_record(),
+                        describe=step.describe(),
+                        address=step.subject,
+                        state=StepState.PENDING,
+                    )
+                )
+
+    def step(self, operation_id: str, index: int, state: StepState, error: str | None = None) -> None:
+        """See :class:`~vgpumgr.plans.journal.Journal`."""
+        with self._sessions.transaction() as session:
+            row = session.get_one(StepRow, (operation_id, index))
+            row.state = state
+            row.error = error if error is not None else row.error
+            session.get_one(OperationRow, operation_id).updated_at = self._sessions.now()
+
+    def end(self, operation_id: str, state: OperationState, error: JsonObject | None = None) -> None:
+        """See :class:`~vgpumgr.plans.journal.Journal`."""
+        with self._sessions.transaction() as session:
+            row = session.get_one(OperationRow, operation_id)
+            row.state, row.error, row.updated_at = state, error, self._sessions.now()
+
+    def unfinished(self) -> Sequence[OpenOperation]:
+        """See :class:`~vgpumgr.plans.journal.Journal`. One that was only pending has no steps yet."""
+        open_states = [state for state in OperationState if not state.final]
+        query = (
+            select(OperationRow)
+            .where(OperationRow.host_id == self._sessions.host_id, OperationRow.state.in_(open_states))
+            .order_by(OperationRow.created_at)
+        )
+        with self._sessions.transaction() as session:
+            return [
+                OpenOperation(row.id, row.kind, row.subject, row.after_crash, _journal(session, row.id))
+                for row in session.scalars(query)
+            ]
+
+
+def new_row(sessions: Sessions, key: str, kind: str, subject: str, allocation_id: str | None) -> OperationRow:
+    """A pending operation's row."""
+    now = sessions.now()
+    return OperationRow(
+        id=key,
+        host_id=sessions.host_id,
+        kind=kind,
+        subject=subject,
+        state=OperationState.PENDING,
+        after_crash="back",
+        allocation_id=allocation_id,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _rows(session: Session, operation_id: str) -> Sequence[StepRow]:
+    query = select(StepRow).where(StepRow.operation_id == operation_id).order_by(StepRow.position)
+    return session.scalars(query).all()
+
+
+def _journal(session: Session, operation_id: str) -> list[JournalStep]:
+    return [
+        JournalStep(row.record, row.describe, StepState(row.state), row.error)
+        for row in _rows(session, operation_id)
+    ]
+
+
+def _steps(session: Session, operation_id: str) -> tuple[OperationStep, ...]:
+    return tuple(
+        OperationStep(row.describe, row.state, str(row.record.get("kind")), row.address, row.error)
+        for row in _rows(session, operation_id)
+    )
+
+
+def _operation(row: OperationRow, steps: tuple[OperationStep, ...]) -> Operation:
+    return Operation(
+        id=row.id,
+        host_id=row.host_id,
+        kind=row.kind,
+        subject=row.subject,
+        state=str(row.state),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        steps=steps,
+        error=row.error,
+        allocation_id=row.allocation_id,
+    )
