@@ -106,8 +106,9 @@ class Allocations:
         """Bring an allocation from one of the ``allowed`` states to ``state``.
 
         ``operation`` is the id and kind of a new pending operation. With ``drop_claims`` (and always when
-        released) its claims, and its hold on the VM's name, go with the same transaction. ConflictError ``state-conflict`` from any other state, ``generation-mismatch`` when
-        ``generation`` is given and not the present one.
+        released) its claims, and its hold on the VM's name, go with the same transaction. ConflictError
+        ``state-conflict`` from any other state, ``generation-mismatch`` when ``generation`` is given and not the
+        present one.
         """
         with self._sessions.transaction() as session:
             row = self._find(session, allocation_id)
