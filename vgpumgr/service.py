@@ -1,29 +1,39 @@
 """The use-cases: the one door through which REST and the command line reach everything below.
 
-A :class:`Service` is one host's. Reading needs only a kernel; changing a host needs a store (the journal)
-as well; virtual machines need libvirt. Heavy parts are imported where they are used, so that a command
-that only reads starts fast.
+A :class:`Service` is one host's. Reading needs only a kernel; changing a host needs a :class:`Desk` (the
+store, the journal and the worker behind them); virtual machines need libvirt. Heavy parts are imported
+where they are used, so that a command that only reads starts fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from vgpumgr.address import canonical
+from vgpumgr.allocations.look import NO_PROMISES, Promises, look, owners_unknown
+from vgpumgr.errors import ConflictError, NotFoundError, UnavailableError
 from vgpumgr.kernel.port import Kernel
-from vgpumgr.model.allocation import Allocation, AllocationRequest, Placement
+from vgpumgr.model.domain import GuestShape
 from vgpumgr.model.host import Gpu, HostInventory, IommuGroup
-from vgpumgr.model.operation import Operation
 
 if TYPE_CHECKING:
-    from vgpumgr.config import Config
-    from vgpumgr.hypervisor.port import DomainInfo, Hypervisor
-    from vgpumgr.model.doctor import DoctorReport
-    from vgpumgr.model.domain import CheckResult, GuestShape
+    from vgpumgr.allocations.desk import Desk
+    from vgpumgr.allocations.machines import Machines
+    from vgpumgr.allocations.manager import Manager
+    from vgpumgr.hypervisor.port import Hypervisor
+    from vgpumgr.model.allocation import Allocation, AllocationRequest, Placement
+    from vgpumgr.model.doctor import Diagnosis
+    from vgpumgr.model.domain import CheckResult, DomainInfo
+    from vgpumgr.model.operation import Operation
     from vgpumgr.model.page import Page
     from vgpumgr.model.vgpu import ProfileOffer
     from vgpumgr.plans.plan import Plan
-    from vgpumgr.store.store import Store
+    from vgpumgr.store.idempotency import IdempotencyKeys
+
+DEFAULT_TEMPLATE = "linux-compute"
 
 
 class Service:
@@ -32,62 +42,168 @@ class Service:
     def __init__(
         self,
         kernel: Kernel,
-        config: Config | None = None,
         *,
-        store: Store | None = None,
+        desk: Desk | None = None,
         hypervisor: Hypervisor | None = None,
-    ) -> None: ...
+        template_dir: Path | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self._desk = desk
+        self._hypervisor = hypervisor
+        self._template_dir = template_dir
+        self._waiting_for: list[str] = ["the service to start"] if desk is not None else []
 
     # -- see ------------------------------------------------------------------------------------------
     def inventory(self) -> HostInventory:
         """The whole host: functions, groups, GPUs with vGPUs, claims of ours and owners from libvirt."""
+        try:
+            owners = self._owners()
+        except UnavailableError as error:
+            return owners_unknown(look(self.kernel, self._promises()), error.message)
+        return look(self.kernel, self._promises(), owners)
+
+    def _promises(self) -> Promises:
+        return self._desk.promises() if self._desk is not None else NO_PROMISES
+
+    def _owners(self) -> Mapping[str, str] | None:
+        return self._hypervisor.owners() if self._hypervisor is not None else None
 
     def gpu(self, address: str) -> Gpu:
         """One GPU by address, any spelling; a companion or VF names its GPU. NotFoundError ``gpu-unknown``."""
+        return find_gpu(self.inventory(), address)
 
     def group(self, group_id: int) -> IommuGroup:
         """One IOMMU group. NotFoundError ``group-unknown``."""
+        for group in self.inventory().groups:
+            if group.id == group_id:
+                return group
+        raise NotFoundError(
+            f"there is no IOMMU group {group_id}", hint="'vgpumgr group list' shows them", code="group-unknown"
+        )
 
-    def doctor(self) -> DoctorReport:
+    def doctor(self) -> Diagnosis:
         """Per GPU, what stands between it and a VM, and the remedy."""
+        from vgpumgr.inventory.doctor import diagnose
+
+        return diagnose(self.kernel, self.inventory())
 
     def profiles(self, gpu: str | None = None) -> Sequence[ProfileOffer]:
         """Every profile on this host (or on one GPU) with how many more of it fit, in all and per GPU."""
+        from vgpumgr.vgpu.offers import offers
+
+        inventory = self.inventory()
+        return offers([find_gpu(inventory, gpu)] if gpu else inventory.gpus)
 
     def candidates(self, request: AllocationRequest) -> Placement:
         """Ways to satisfy a request, best first, and why other GPUs do not."""
+        from vgpumgr.placement import place
+
+        return place(self.inventory(), request)
 
     def check_domain(self, xml: bytes) -> CheckResult:
         """Preflight of any domain XML against this host."""
+        from vgpumgr.domain.parser import parse_domain
+        from vgpumgr.domain.preflight import check
+
+        try:
+            owners = self._owners()
+        except UnavailableError:
+            owners = None
+        return check(parse_domain(xml), self.inventory(), owners)
 
     def snapshot(self, out: IO[bytes]) -> None:
         """Write a tar that ``--sysfs-root`` reads again; serial numbers and MAC addresses left out."""
+        from vgpumgr.inventory.snapshot import write_snapshot
+
+        write_snapshot(self.kernel, out)
 
     # -- bind -----------------------------------------------------------------------------------------
-    def plan_bind(self, address: str, *, driver: str = "auto", force: bool = False) -> Plan:
+    def plan_bind(
+        self, address: str, *, driver: str = "auto", force: bool = False, also: Sequence[str] = ()
+    ) -> Plan:
         """The plan that gives a GPU and its companions to a VFIO driver, or the refusal."""
+        inventory = self.inventory()
+        gpu, others = find_gpu(inventory, address), [canonical(name) for name in also]
+        if self._desk is None:
+            from vgpumgr.binding import plan_bind
+
+            return plan_bind(self.kernel, inventory, gpu, driver=driver, force=force, also=others)
+        from vgpumgr.allocations.bindings import plan_lasting_bind
+
+        return plan_lasting_bind(
+            self.kernel, inventory, gpu, self._desk.store, driver=driver, force=force, also=others
+        )
 
     def plan_release(self, address: str, *, force: bool = False) -> Plan:
         """The plan that gives a GPU back to its host driver, or the refusal."""
+        inventory = self.inventory()
+        gpu = find_gpu(inventory, address)
+        if self._desk is None:
+            from vgpumgr.binding import plan_release
 
-    def bind(self, address: str, *, driver: str = "auto", force: bool = False) -> Operation:
+            return plan_release(self.kernel, inventory, gpu, force=force)
+        from vgpumgr.allocations.bindings import plan_lasting_release
+
+        return plan_lasting_release(self.kernel, inventory, gpu, self._desk.store, force=force)
+
+    def bind(
+        self, address: str, *, driver: str = "auto", force: bool = False, also: Sequence[str] = ()
+    ) -> Operation:
         """Start carrying out :meth:`plan_bind`; RefusedError when refused."""
+        gpu = self.gpu(address).address
+        self.plan_bind(gpu, driver=driver, force=force, also=also).require()
+        return self._at_desk.submit("bind", gpu, lambda: self.plan_bind(gpu, driver=driver, force=force, also=also))
 
     def release(self, address: str, *, force: bool = False) -> Operation:
-        """Start carrying out :meth:`plan_release`."""
+        """Start carrying out :meth:`plan_release`; RefusedError when refused."""
+        gpu = self.gpu(address).address
+        self.plan_release(gpu, force=force).require()
+        return self._at_desk.submit("release", gpu, lambda: self.plan_release(gpu, force=force))
 
     def restore_bindings(self) -> Sequence[Operation]:
-        """Bind again what was bound before the reboot (``vgpumgr-bind.service``); waits for the end."""
+        """Bind again what was bound before the reboot (``vgpumgr-bind.service``); waits for the end.
+
+        A binding that cannot be restored is an operation that failed; the others go on.
+        """
+        from vgpumgr.allocations.bindings import plan_restore
+
+        desk = self._at_desk
+        operations = []
+        for binding in desk.store.bindings.all():
+            plan = partial(plan_restore, self.kernel, look(self.kernel), binding)
+            if plan().steps or plan().refusal is not None:
+                operations.append(desk.submit("restore", binding.address, plan))
+        return [desk.wait(operation.id, None) for operation in operations]
 
     # -- allocate -------------------------------------------------------------------------------------
     def plan_allocation(self, request: AllocationRequest) -> Plan:
         """What :meth:`allocate` would do to the host (dry run), or the refusal with every GPU's reasons."""
+        from vgpumgr.placement import place
+
+        placement = place(self.inventory(), request)
+        if not placement.candidates:
+            return no_candidate(request, placement)
+        return self._manager.plan_candidate(request, placement.candidates[0])
 
     def allocate(self, request: AllocationRequest) -> Allocation:
         """Claim, then start preparing. RefusedError ``no-candidate`` with reasons when nothing fits.
 
-        The allocation's ``operation_id`` names the operation that prepares it.
+        The allocation's ``operation_id`` names the operation that prepares it. When another request takes the
+        best candidate in between, the next one is tried.
         """
+        from vgpumgr.placement import place
+
+        placement = place(self.inventory(), request)
+        for candidate in placement.candidates:
+            try:
+                return self._manager.allocate(request, candidate)
+            except ConflictError as error:
+                if error.code != "already-claimed":
+                    raise
+        no_candidate(request, placement).require()
+        raise ConflictError(
+            "every candidate was taken by another request meanwhile", hint="ask again", code="already-claimed"
+        )
 
     def allocations(
         self,
@@ -99,60 +215,176 @@ class Service:
         cursor: str | None = None,
     ) -> Page[Allocation]:
         """Allocations, newest first."""
+        states = [state] if state is not None else []
+        return self._at_desk.store.allocations.list(states=states, vm=vm, tenant=tenant, limit=limit, cursor=cursor)
 
     def allocation(self, allocation_id: str) -> Allocation:
         """One allocation. NotFoundError ``allocation-unknown``."""
+        return self._at_desk.store.allocations.get(allocation_id)
 
     def release_allocation(self, allocation_id: str, *, generation: int | None = None) -> Allocation:
         """Start releasing (idempotent): vGPUs deleted, GPUs given back. RefusedError ``vm-running``."""
+        allocation = self.allocation(allocation_id)
+        if self._hypervisor is not None and allocation.state not in ("released", "releasing"):
+            self._machines.refuse_running(allocation)
+            self._machines.forget(allocation)
+        return self._manager.release(allocation_id, generation)
+
+    def plan_release_allocation(self, allocation_id: str) -> Plan:
+        """What :meth:`release_allocation` would do to the host (dry run)."""
+        allocation = self.allocation(allocation_id)
+        if self._hypervisor is not None:
+            self._machines.refuse_running(allocation)
+        return self._manager.plan_release(allocation)
 
     def allocation_xml(
-        self, allocation_id: str, *, template: str = "linux-compute", shape: GuestShape | None = None
+        self, allocation_id: str, *, template: str = DEFAULT_TEMPLATE, shape: GuestShape | None = None
     ) -> str:
-        """The libvirt domain XML of an allocation that is ready."""
+        """The libvirt domain XML of an allocation that is ready. ConflictError ``allocation-not-ready``."""
+        return self._machines.xml(self.allocation(allocation_id), template, shape or GuestShape())
 
     # -- virtual machines -----------------------------------------------------------------------------
     def templates(self) -> Sequence[str]:
         """Names of the domain templates."""
+        return self._machines.templates.names()
 
     def vms(self) -> Sequence[DomainInfo]:
         """Every libvirt domain of the host, ours and foreign."""
+        return [self._machines.settled(domain) for domain in self._libvirt.domains()]
 
     def vm(self, name: str) -> DomainInfo:
         """One domain. NotFoundError ``vm-unknown``."""
+        return self._machines.settled(self._libvirt.domain(name))
+
+    def plan_define_vm(
+        self, allocation_id: str, *, template: str = DEFAULT_TEMPLATE, shape: GuestShape | None = None
+    ) -> Plan:
+        """What :meth:`define_vm` would do, or the refusal with every problem."""
+        return self._machines.plan_define(self.allocation(allocation_id), template, shape or GuestShape())
 
     def define_vm(
-        self, allocation_id: str, *, template: str = "linux-compute", shape: GuestShape | None = None
+        self, allocation_id: str, *, template: str = DEFAULT_TEMPLATE, shape: GuestShape | None = None
     ) -> DomainInfo:
         """Define the allocation's VM in libvirt, after preflight. RefusedError carries the problems."""
+        return self._machines.define(self.allocation(allocation_id), template, shape or GuestShape())
+
+    def plan_start_vm(self, name: str) -> Plan:
+        """What :meth:`start_vm` would do, or the refusal with every problem."""
+        return self._machines.plan_start(name)
 
     def start_vm(self, name: str) -> DomainInfo:
         """Preflight, then start. The allocation becomes ``attached``."""
+        return self._machines.start(name)
 
     def stop_vm(self, name: str, *, force: bool = False) -> DomainInfo:
-        """Ask the guest to shut down; ``force`` pulls the plug. The allocation becomes ``ready`` again."""
+        """Ask the guest to shut down; ``force`` pulls the plug. The allocation becomes ``ready`` once it is off."""
+        return self._machines.stop(name, force=force)
 
     def undefine_vm(self, name: str) -> None:
         """Remove the (stopped) domain's definition; ours only."""
+        self._machines.undefine(name)
 
     # -- operations -----------------------------------------------------------------------------------
     def operations(
         self, *, state: str | None = None, subject: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[Operation]:
         """Operations, newest first."""
+        return self._at_desk.store.operations.list(state=state, subject=subject, limit=limit, cursor=cursor)
 
     def operation(self, operation_id: str) -> Operation:
         """One operation with its steps. NotFoundError ``operation-unknown``."""
+        return self._at_desk.store.operations.get(operation_id)
 
     def wait(self, operation_id: str, seconds: float | None) -> Operation:
         """The operation once it is final, or as it is after ``seconds`` (``None``: however long it takes)."""
+        return self._at_desk.wait(operation_id, seconds)
 
     # -- life -----------------------------------------------------------------------------------------
+    @property
+    def idempotency(self) -> IdempotencyKeys:
+        """Answers to requests that carried an idempotency key."""
+        return self._at_desk.store.idempotency
+
     def start(self) -> None:
         """Reconcile: finish or take back what a crash cut short, restore bindings; readiness comes after."""
+        desk = self._at_desk
+        self._waiting_for = ["operations that were cut short"]
+        self._manager.recover(desk.recover())
+        self._waiting_for = ["bindings to be restored"]
+        self.restore_bindings()
+        desk.store.idempotency.expire(before="")
+        self._waiting_for = []
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the service may be used, and what it waits for."""
+        return not self._waiting_for, self._waiting_for
 
     def close(self) -> None:
         """Let running work end, close the store and libvirt."""
+        if self._desk is not None:
+            self._desk.close()
+        if self._hypervisor is not None:
+            self._hypervisor.close()
+
+    # -- parts ----------------------------------------------------------------------------------------
+    @property
+    def _at_desk(self) -> Desk:
+        if self._desk is None:
+            raise UnavailableError(
+                "this needs the service's store, which is not open here",
+                hint="systemctl start vgpumgr",
+                code="service-unavailable",
+            )
+        return self._desk
+
+    @property
+    def _libvirt(self) -> Hypervisor:
+        if self._hypervisor is None:
+            raise UnavailableError(
+                "this needs libvirt, which is not configured here",
+                hint="set 'libvirt_uri' in the configuration",
+                code="libvirt-unavailable",
+            )
+        return self._hypervisor
+
+    @cached_property
+    def _manager(self) -> Manager:
+        from vgpumgr.allocations.manager import Manager
+        from vgpumgr.allocations.slicing import Slicing
+
+        return Manager(self._at_desk, self._look_but_for, Slicing(self._at_desk.store))
+
+    @cached_property
+    def _machines(self) -> Machines:
+        from vgpumgr.allocations.machines import Machines
+        from vgpumgr.domain.templates import Templates
+
+        templates = Templates(self._template_dir)
+        return Machines(self._at_desk, self._manager, self._libvirt, templates, self._look_but_for)
+
+    def _look_but_for(self, allocation_id: str | None) -> HostInventory:
+        """The host without the promises to one allocation: they are no obstacle to itself."""
+        return look(self.kernel, self._at_desk.promises(allocation_id), self._owners())
+
+
+def find_gpu(inventory: HostInventory, address: str) -> Gpu:
+    """The GPU that an address names: its own, a companion's or a VF's. NotFoundError ``gpu-unknown``."""
+    wanted = canonical(address)
+    for gpu in inventory.gpus:
+        vfs = gpu.sriov.vfs if gpu.sriov is not None else ()
+        if wanted == gpu.address or wanted in vfs or wanted in (item.address for item in gpu.companions):
+            return gpu
+    known = any(function.address == wanted for function in inventory.functions)
+    what = f"{wanted} is no GPU" if known else f"there is no PCI function {wanted} on this host"
+    raise NotFoundError(what, hint="'vgpumgr gpu list' shows the GPUs", code="gpu-unknown")
+
+
+def no_candidate(request: AllocationRequest, placement: Placement) -> Plan:
+    """The refusal that says of every GPU why it will not do; empty of steps."""
+    from vgpumgr.plans.plan import Plan, Refusal
+
+    wanted = f"{request.count} × {request.profile or 'GPU'}"
+    reasons = tuple(reason for refusal in placement.refusals for reason in refusal.reasons)
+    message = f"nothing on this host can give {request.vm} {wanted}"
+    hint = "the reasons say what stands in the way of each GPU; 'vgpumgr host doctor' says what to do about it"
+    return Plan("allocation-prepare", request.vm, refusal=Refusal("no-candidate", message, reasons, hint))

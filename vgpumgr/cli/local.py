@@ -65,13 +65,13 @@ def _settings(config: Config, needs: Needs) -> Iterator[Config]:
 
 
 def _open_service(config: Config, needs: Needs) -> Service:
-    from vgpumgr.kernel.open import open_kernel
-    from vgpumgr.service import Service
+    from vgpumgr.assembly import open_reader, open_service
 
-    kernel = open_kernel(config.sysfs_root, config.simulate)
     if needs is Needs.READING:
-        return Service(kernel, config)
-    return Service(kernel, config)
+        return open_reader(config)
+    service = open_service(config, libvirt=needs is Needs.SERVICE)
+    service.start()
+    return service
 
 
 class LocalBackend:

@@ -106,7 +106,10 @@ class _Check:
     def _pci(self, element: etree._Element, address: etree._Element) -> None:
         source = read_source(address)
         if source is None:
-            self.error("address-invalid", f"a source address is not made of numbers: {dict(address.attrib)}")
+            self.error(
+                "address-invalid",
+                f"a source address is not made of numbers: {etree.tostring(address).decode().strip()}",
+            )
             return
         self.devices.append(HostDevice("pci", address=source.text, managed=element.get("managed") == "yes"))
         if not source.valid:

@@ -1,0 +1,82 @@
+"""Bindings that last: plans of ``binding.py`` with the memory that a reboot and a release need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vgpumgr.allocations.steps import ForgetBinding, RememberBinding
+from vgpumgr.binding import plan_bind, plan_release
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.records import OPERATOR, Binding
+from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.store.store import Store
+
+
+def fingerprint(gpu: Gpu) -> str:
+    """What a card is, wherever it is: its vendor and device."""
+    return f"{gpu.function.vendor_id}:{gpu.function.device_id}"
+
+
+def plan_lasting_bind(
+    kernel: Kernel,
+    inventory: HostInventory,
+    gpu: Gpu,
+    store: Store,
+    *,
+    driver: str = "auto",
+    force: bool = False,
+    also: Sequence[str] = (),
+    owner: str = OPERATOR,
+) -> Plan:
+    """Bind, and remember. A binding that an operator made is never taken over by an allocation."""
+    plan = plan_bind(kernel, inventory, gpu, driver=driver, force=force, also=also)
+    known = store.bindings.get(gpu.address)
+    settled = known is not None and not plan.steps and known.owner in (owner, OPERATOR)
+    if plan.refusal is not None or settled:
+        return plan
+    originals = _originals(inventory, gpu, also, known)
+    keep = owner if known is None or known.owner != OPERATOR else OPERATOR
+    remember = RememberBinding(gpu.address, fingerprint(gpu), driver, keep, dict(originals))
+    return replace(plan, steps=(*plan.steps, remember))
+
+
+def _originals(
+    inventory: HostInventory, gpu: Gpu, also: Sequence[str], known: Binding | None
+) -> Mapping[str, str | None]:
+    """The drivers to give back: as recorded before, else as they are now. One on VFIO already has none known."""
+    moved = {gpu.address, *(companion.address for companion in gpu.companions), *also}
+    now = {item.address: item.driver for item in inventory.functions if item.address in moved and not item.vfio}
+    return now | dict(known.originals if known is not None else {})
+
+
+def plan_lasting_release(
+    kernel: Kernel, inventory: HostInventory, gpu: Gpu, store: Store, *, force: bool = False
+) -> Plan:
+    """Give back to the drivers recorded, and forget."""
+    known = store.bindings.get(gpu.address)
+    plan = plan_release(kernel, inventory, gpu, originals=known.originals if known else None, force=force)
+    if plan.refusal is not None or known is None:
+        return plan
+    return replace(plan, steps=(*plan.steps, ForgetBinding(gpu.address)))
+
+
+def plan_restore(kernel: Kernel, inventory: HostInventory, binding: Binding) -> Plan:
+    """Bind again after a reboot, if the card is still the one that was bound.
+
+    No forcing is needed: whoever could use the GPU has not been started yet. What the operator forced once,
+    such as the boot display, was forced for good.
+    """
+    gpu = next((item for item in inventory.gpus if item.address == binding.address), None)
+    if gpu is None:
+        message = f"there is no GPU at {binding.address} any more"
+        return Plan("restore", binding.address, refusal=Refusal("gpu-missing", message, hint="was the card moved?"))
+    if fingerprint(gpu) != binding.fingerprint:
+        message = f"{binding.address} is {fingerprint(gpu)} now, not the {binding.fingerprint} that was bound"
+        hint = "cards were moved: bind anew what shall be bound"
+        return Plan("restore", binding.address, refusal=Refusal("gpu-changed", message, hint=hint))
+    own = {gpu.address, *(companion.address for companion in gpu.companions)}
+    also = [name for name in binding.originals if name not in own]
+    plan = plan_bind(kernel, inventory, gpu, driver=binding.driver, force=True, also=also)
+    return replace(plan, kind="restore")

@@ -1,0 +1,94 @@
+"""The desk: the one place where the store, the worker and the host's plans come together.
+
+Everything that changes a host goes over it as an operation: written down first, carried out by the one
+worker under the host lock, and planned anew when its turn comes, on the host as it is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from vgpumgr.allocations.look import Promises
+from vgpumgr.errors import FailedError, VgpumgrError
+from vgpumgr.model.operation import Operation
+from vgpumgr.plans.executor import resume
+from vgpumgr.plans.lock import HostLock
+from vgpumgr.plans.plan import Plan
+from vgpumgr.plans.runner import Outcome, Runner
+from vgpumgr.plans.step import StepContext
+from vgpumgr.store.store import Store
+
+
+class Desk:
+    """Operations of one host."""
+
+    def __init__(self, store: Store, context: StepContext, lock: HostLock, new_id: Callable[[], str]) -> None:
+        self.store = store
+        self.context = context
+        self.new_id = new_id
+        self._lock = lock
+        self._runner = Runner(context, store.operations, lock)
+
+    def promises(self, but_for: str | None = None) -> Promises:
+        """What the store has promised to allocations (all ``but_for`` one), for the inventory to show."""
+        gpus: dict[str, str] = {}
+        pending: dict[str, dict[str, int]] = {}
+        made = {record.allocation_id for record in self.store.vgpus.all()}
+        for claim in self.store.allocations.claims():
+            if claim.allocation_id == but_for:
+                continue
+            if claim.profile_id is None:
+                gpus[claim.gpu] = claim.allocation_id
+            elif claim.allocation_id not in made:
+                counts = pending.setdefault(claim.gpu, {})
+                counts[claim.profile_id] = counts.get(claim.profile_id, 0) + 1
+        return Promises(gpus, pending, self.store.quarantine.all())
+
+    # -- operations -----------------------------------------------------------------------------------
+    def submit(self, kind: str, subject: str, plan: Callable[[], Plan]) -> Operation:
+        """Write a new operation down and queue it."""
+        operation = self.store.operations.create(self.new_id(), kind, subject)
+        self.enqueue(operation.id, plan, lambda outcome: None)
+        return operation
+
+    def enqueue(self, operation_id: str, plan: Callable[[], Plan], ended: Callable[[Outcome], None]) -> None:
+        """Queue an operation that is written down already; ``ended`` is told how it ended."""
+
+        def finish(outcome: Outcome) -> None:
+            if outcome is not None:
+                # A refusal never reached the journal; whatever did is final there and stays as it is.
+                self.store.operations.fail(operation_id, outcome.to_json())
+            ended(outcome)
+
+        self._runner.submit(operation_id, plan, finish)
+
+    def wait(self, operation_id: str, seconds: float | None) -> Operation:
+        """The operation once it is final, or as it is after ``seconds``."""
+        self._runner.wait(operation_id, seconds)
+        return self.store.operations.get(operation_id)
+
+    def recover(self) -> Sequence[Operation]:
+        """Finish or take back what a crash cut short. Returns those operations as they ended."""
+        recovered = []
+        with self._lock.held():
+            for operation in self.store.operations.unfinished():
+                try:
+                    if operation.steps:
+                        resume(operation, self.context, self.store.operations)
+                    else:
+                        self.store.operations.fail(operation.id, _interrupted().to_json())
+                except FailedError as error:
+                    self.store.operations.fail(operation.id, error.to_json())
+                recovered.append(self.store.operations.get(operation.id))
+        return recovered
+
+    def close(self) -> None:
+        """Let running work end."""
+        self._runner.close()
+        self.store.close()
+
+
+def _interrupted() -> VgpumgrError:
+    return FailedError(
+        "the service stopped before this operation began", hint="ask for it again", code="interrupted"
+    )

@@ -1,0 +1,65 @@
+"""One whole look at a host: the kernel's facts, its vGPUs, what was promised, and which VM has what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from vgpumgr.inventory import take_inventory
+from vgpumgr.inventory.passthrough import with_occupancy
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.model.host import Gpu, Holder, HostInventory, Notice
+from vgpumgr.model.vgpu import VgpuState
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What the store says: whole GPUs with a claim (address → allocation id), vGPUs claimed but not yet made
+    (GPU → profile id → count), and GPUs in quarantine (address → why).
+    """
+
+    gpus: Mapping[str, str] = field(default_factory=dict)
+    pending_vgpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    quarantined: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_PROMISES = Promises()
+
+
+def look(
+    kernel: Kernel, promises: Promises = NO_PROMISES, owners: Mapping[str, str] | None = None
+) -> HostInventory:
+    """The inventory as users see it.
+
+    ``owners`` maps PCI addresses and mdev UUIDs to the VMs that have them; ``None`` when nobody asked libvirt.
+    """
+    from vgpumgr.vgpu.observe import observe_vgpus
+
+    inventory = observe_vgpus(kernel, take_inventory(kernel), promises.pending_vgpus)
+    gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
+    return replace(inventory, gpus=gpus)
+
+
+def owners_unknown(inventory: HostInventory, why: str) -> HostInventory:
+    """The same inventory, saying that libvirt could not be asked who has what."""
+    notice = Notice("owners-unknown", f"libvirt could not be asked which VM has which device: {why}", "libvirt")
+    return replace(inventory, warnings=(*inventory.warnings, notice))
+
+
+def _occupied(gpu: Gpu, promises: Promises, owners: Mapping[str, str]) -> Gpu:
+    members = (gpu.address, *(companion.address for companion in gpu.companions))
+    having = tuple(Holder("vm", owners[name], name) for name in members if name in owners)
+    occupied = with_occupancy(
+        gpu,
+        owners=having,
+        live_vgpus=tuple(item.id for item in gpu.vgpu.instances),
+        reserved_for=promises.gpus.get(gpu.address),
+        failed=promises.quarantined.get(gpu.address),
+    )
+    return replace(occupied, vgpu=_owned(gpu.vgpu, owners))
+
+
+def _owned(state: VgpuState, owners: Mapping[str, str]) -> VgpuState:
+    """vGPUs with the VMs that have them."""
+    instances = tuple(replace(item, owner=owners.get(item.id, item.owner)) for item in state.instances)
+    return replace(state, instances=instances)

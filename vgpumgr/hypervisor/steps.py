@@ -1,0 +1,85 @@
+"""Steps that define and start libvirt domains of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from vgpumgr.domain.parser import host_devices, parse_domain
+from vgpumgr.errors import NotFoundError
+from vgpumgr.hypervisor.port import Hypervisor
+from vgpumgr.model.domain import DomainInfo
+from vgpumgr.plans.step import Step, StepContext
+
+
+def find_domain(hypervisor: Hypervisor, name: str) -> DomainInfo | None:
+    """The domain of that name, or ``None``."""
+    try:
+        return hypervisor.domain(name)
+    except NotFoundError:
+        return None
+
+
+@dataclass(frozen=True)
+class DefineDomain(Step):
+    """Define a domain in libvirt. ``prior`` is the XML of an earlier definition of ours, empty for none."""
+
+    kind: ClassVar[str] = "define-domain"
+    name: str
+    allocation: str
+    xml: str
+    prior: str = ""
+
+    def describe(self) -> str:
+        """See :class:`Step`."""
+        return f"define the VM {self.name} in libvirt"
+
+    def is_done(self, context: StepContext) -> bool:
+        """See :class:`Step`. libvirt adds to what it is given, so an old definition is never taken for this one."""
+        return False
+
+    def apply(self, context: StepContext) -> None:
+        """See :class:`Step`."""
+        context.port(Hypervisor).define(self.xml)
+
+    def verify(self, context: StepContext) -> None:
+        """libvirt has the domain, ours by its metadata, with exactly these devices."""
+        found = find_domain(context.port(Hypervisor), self.name)
+        wanted = host_devices(parse_domain(self.xml.encode()))
+        if found is None or found.allocation != self.allocation or set(found.devices) != set(wanted):
+            super().verify(context)
+
+    def undo(self, context: StepContext) -> None:
+        """Bring the earlier definition back, or remove this one; a foreign domain of the name is left alone."""
+        hypervisor = context.port(Hypervisor)
+        found = find_domain(hypervisor, self.name)
+        if found is None or found.allocation is None:
+            return
+        if self.prior:
+            hypervisor.define(self.prior)
+        else:
+            hypervisor.undefine(self.name)
+
+
+@dataclass(frozen=True)
+class StartDomain(Step):
+    """Start a domain that is defined."""
+
+    kind: ClassVar[str] = "start-domain"
+    name: str
+
+    def describe(self) -> str:
+        """See :class:`Step`."""
+        return f"start the VM {self.name}"
+
+    def is_done(self, context: StepContext) -> bool:
+        """See :class:`Step`."""
+        found = find_domain(context.port(Hypervisor), self.name)
+        return found is not None and found.state.holds_devices
+
+    def apply(self, context: StepContext) -> None:
+        """See :class:`Step`."""
+        context.port(Hypervisor).start(self.name)
+
+    def undo(self, context: StepContext) -> None:
+        """A start that libvirt reported as failed has left nothing running; one that runs is a user's by now."""
