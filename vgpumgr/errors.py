@@ -121,6 +121,13 @@ class DeadlineError(FailedError):
     http_status = 504
 
 
+class NoCapacityError(FailedError):
+    """What was free when the plan was made was taken when its turn came: the host's state, no fault of ours."""
+
+    code = "no-capacity"
+    http_status = 409
+
+
 class UnavailableError(VgpumgrError):
     """Something this needs (the service, libvirt, the database, root) is not there."""
 

@@ -206,12 +206,13 @@ def test_amdgpu_cannot_enable_virtual_functions(tree: HostTree) -> None:
     assert limit(state, "vf-1002-740f") == "driver-cannot-enable"
 
 
-def test_vfs_whose_users_cannot_be_seen_are_not_free(tree: HostTree) -> None:
+def test_a_vf_on_vfio_was_given_to_somebody(tree: HostTree) -> None:
     tree.function("0000:4b:00.0", "8086:56c0", driver="i915", class_id="038000", total_vfs=31, num_vfs=1)
     tree.function("0000:4b:00.1", "8086:56c0", driver="vfio-pci", class_id="038000", physfn="0000:4b:00.0", group=2)
     state = tree.state()
     assert [item.id for item in state.instances] == ["0000:4b:00.1"]
-    assert limit(state, "vf-8086-56c0") == "owner-unknown"
+    assert creatable(state) == {"vf-8086-56c0": 0}
+    assert limit(state, "vf-8086-56c0") == "vfs-fixed"
 
 
 def test_odd_files_become_warnings(tree: HostTree) -> None:

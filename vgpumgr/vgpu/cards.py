@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 
 from vgpumgr.errors import Reason
 from vgpumgr.model.host import Gpu
+from vgpumgr.model.pci import PciFunction
 from vgpumgr.model.vgpu import Backend, Vgpu
 from vgpumgr.vgpu.descriptions import Description
 from vgpumgr.vgpu.files import NO_TYPE, Mdev, MdevTypes, VendorVf, merged_names
 
 _UNKNOWN_TYPE = "unknown"
+
+Functions = Mapping[str, PciFunction]
+"""The host's PCI functions by address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ def _mdev_offers(gpu: Gpu, types: MdevTypes, free: tuple[str, ...] | None) -> It
         yield Offer(type_id, files.name, files.description, parents, count)
 
 
-def vendor_card(gpu: Gpu, vfs: Sequence[VendorVf], groups: Mapping[str, int | None]) -> Card:
+def vendor_card(gpu: Gpu, vfs: Sequence[VendorVf], functions: Functions) -> Card:
     """A card whose VFs are given a type and are the vGPUs themselves."""
     names = merged_names(vfs)
     instances = tuple(
@@ -84,7 +88,7 @@ def vendor_card(gpu: Gpu, vfs: Sequence[VendorVf], groups: Mapping[str, int | No
             profile_id=vf.current,
             profile=names.get(vf.current),
             parent=vf.address,
-            iommu_group=groups.get(vf.address),
+            iommu_group=_group(functions, vf.address),
         )
         for vf in vfs
         if vf.current is not None and vf.current != NO_TYPE
@@ -103,15 +107,29 @@ def plain_vf_profile_id(gpu: Gpu) -> str:
     return f"vf-{gpu.function.vendor_id}-{gpu.function.device_id}"
 
 
-def plain_vf_card(gpu: Gpu, groups: Mapping[str, int | None]) -> Card:
-    """A card whose VFs are the slices: each VF that exists is one, and free until something holds it."""
+def _group(functions: Functions, address: str) -> int | None:
+    function = functions.get(address)
+    return function.iommu_group if function is not None else None
+
+
+def _idle(gpu: Gpu, vf: PciFunction | None) -> bool:
+    """True for a VF nobody has: on no driver, or on a host driver that nobody is seen to use.
+
+    One on VFIO was given to somebody: that no process holds it now does not make it free.
+    """
+    if vf is None or vf.vfio or any(holder.address == vf.address for holder in gpu.holders):
+        return False
+    return vf.driver is None or gpu.holders_known
+
+
+def plain_vf_card(gpu: Gpu, functions: Functions) -> Card:
+    """A card whose VFs are the slices: each VF that exists is one, free until somebody is given it."""
     sriov = gpu.sriov
     vfs = sriov.vfs if sriov is not None else ()
     profile_id, name = plain_vf_profile_id(gpu), f"{gpu.name} VF"
     owners = {holder.address: holder.name for holder in gpu.holders if holder.kind == "vm"}
-    instances = tuple(Vgpu(vf, profile_id, name, vf, owners.get(vf), groups.get(vf)) for vf in vfs)
-    held = {holder.address for holder in gpu.holders}
-    free = tuple(vf for vf in vfs if vf not in held) if gpu.holders_known else ()
+    instances = tuple(Vgpu(vf, profile_id, name, vf, owners.get(vf), _group(functions, vf)) for vf in vfs)
+    free = tuple(vf for vf in vfs if _idle(gpu, functions.get(vf)))
     if vfs:
         offer = Offer(profile_id, name, parents=free, count=len(free))
     else:

@@ -17,7 +17,7 @@ from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, HostInventory
 from vgpumgr.model.vgpu import VgpuState
-from vgpumgr.vgpu.cards import Card, mdev_card, plain_vf_card, vendor_card
+from vgpumgr.vgpu.cards import Card, Functions, mdev_card, plain_vf_card, vendor_card
 from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
 from vgpumgr.vgpu.profiles import state_of
 
@@ -37,13 +37,13 @@ def observe_vgpus(kernel: Kernel, inventory: HostInventory, pending: Pending | N
     """
     reader = Reader(kernel)
     mdevs = read_mdevs(reader)
-    groups = {function.address: function.iommu_group for function in inventory.functions}
+    functions = {function.address: function for function in inventory.functions}
     promised = {address: _each(counts) for address, counts in (pending or {}).items()}
 
     def observed(gpu: Gpu) -> Gpu:
         if not gpu.offered:
             return gpu
-        card = read_card(reader, gpu, mdevs, groups)
+        card = read_card(reader, gpu, mdevs, functions)
         if card is None:
             return replace(gpu, vgpu=_without_backend(reader, gpu))
         return replace(gpu, vgpu=state_of(card, promised.get(gpu.address, ())))
@@ -56,9 +56,7 @@ def _each(counts: Mapping[str, int]) -> list[str]:
     return [profile_id for profile_id, count in counts.items() for _ in range(count)]
 
 
-def read_card(
-    reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], groups: Mapping[str, int | None]
-) -> Card | None:
+def read_card(reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], functions: Functions) -> Card | None:
     """What there is to slice on a GPU, and how; ``None`` when nothing tells."""
     vfs = gpu.sriov.vfs if gpu.sriov is not None else ()
     parents = (gpu.address, *vfs)
@@ -68,9 +66,9 @@ def read_card(
         return mdev_card(gpu, types, live)
     vendor_vfs = read_vendor_vfs(reader, vfs)
     if vendor_vfs:
-        return vendor_card(gpu, vendor_vfs, groups)
+        return vendor_card(gpu, vendor_vfs, functions)
     if gpu.sriov is not None and gpu.sriov.total_vfs > 0 and gpu.function.vendor_id != NEEDS_VENDOR_INTERFACE:
-        return plain_vf_card(gpu, groups)
+        return plain_vf_card(gpu, functions)
     return None
 
 

@@ -125,9 +125,6 @@ def _plain_capacity(card: Card, offer: Offer, reserved: int) -> Capacity:
     name, total = card.address, sriov.total_vfs if sriov is not None else 0
     left = max(offer.count - reserved, 0)
     if sriov is not None and sriov.num_vfs:
-        if not card.gpu.holders_known:
-            message = f"who uses the virtual functions of {name} cannot be seen here"
-            return Capacity(0, Reason("owner-unknown", message, sriov.vfs))
         message = (
             f"{sriov.num_vfs} of {total} VFs of {name} exist, {left} are free; the number changes only through 0"
         )

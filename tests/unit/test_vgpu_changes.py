@@ -1,0 +1,354 @@
+"""Making vGPUs and making them go, on simulated hosts: what is written, refused, skipped and undone."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from tests.unit.vgpu_hosts import (
+    CARD,
+    create,
+    delete,
+    fits,
+    flex,
+    gvt,
+    host,
+    look,
+    nvidia,
+    order,
+    run,
+    sliced,
+    state,
+    t4,
+    uuids,
+)
+from vgpumgr.errors import (
+    DeadlineError,
+    FailedError,
+    NoCapacityError,
+    VgpumgrError,
+)
+from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES
+from vgpumgr.kernel.simulated import SimulatedKernel
+from vgpumgr.kernel.simulated.faults import Mishap
+from vgpumgr.kernel.tree import Link
+from vgpumgr.model.allocation import DeviceKind
+from vgpumgr.plans.executor import resume
+from vgpumgr.plans.journal import MemoryJournal, StepState
+from vgpumgr.plans.step import StepContext, step_from_record
+from vgpumgr.vgpu.changes import made, plan_delete
+from vgpumgr.vgpu.names import same_profile
+from vgpumgr.vgpu.port import Order, Room
+
+FIRST_VF = "0000:3b:00.4"
+CASES = [
+    pytest.param(nvidia("mdev-vf"), "NVIDIA A40-8Q", 6, id="mdev-on-vfs"),
+    pytest.param(nvidia("vendor-vfio"), "NVIDIA A40-8Q", 6, id="vendor-vfio"),
+    pytest.param(nvidia("vendor-vfio", header=False), "A40-48Q", 1, id="vendor-vfio-without-header"),
+    pytest.param(t4(), "GRID T4-1Q", 16, id="mdev-on-card"),
+    pytest.param(gvt(), "i915-GVTg_V5_4", 2, id="gvt-g"),
+]
+
+
+def machine(entry: dict[str, Any]) -> SimulatedKernel:
+    return sliced(entry) if "sriov" in entry else host(entry)
+
+
+@pytest.mark.parametrize(("entry", "profile", "most"), CASES)
+def test_up_to_the_limit_and_not_one_more(entry: dict[str, Any], profile: str, most: int) -> None:
+    kernel = machine(entry)
+    for left in range(most, 0, -1):
+        (offer,) = (item for item in state(kernel).profiles if same_profile(profile, item.id, item.name))
+        assert offer.creatable == left
+        create(kernel, profile)
+    refusal = order(kernel, Order(profile)).plan.refusal
+    assert refusal is not None
+    # Where the driver's list went empty, the profile is on it only as far as the card holds it.
+    assert refusal.code == "no-capacity"
+    assert len(state(kernel).instances) == most
+
+
+@pytest.mark.parametrize(("entry", "profile", "most"), CASES)
+def test_what_was_made_goes_again_and_leaves_nothing(entry: dict[str, Any], profile: str, most: int) -> None:
+    kernel = machine(entry)
+    before = fits(kernel)
+    devices = create(kernel, profile, most)
+    assert {vgpu.id for vgpu in state(kernel).instances} == {device.handle for device in devices}
+    delete(kernel, *(device.handle or "" for device in devices))
+    assert fits(kernel) == before
+    assert state(kernel).instances == ()
+
+
+def test_deleting_what_is_gone_needs_nothing() -> None:
+    assert delete(machine(t4()), "00000000-0000-4000-8000-000000000001").steps == ()
+
+
+def test_uuids_and_types_are_what_was_asked() -> None:
+    kernel = machine(t4())
+    planned = order(kernel, Order("GRID T4-4Q", 2), room=Room(new_uuid=uuids()))
+    run(kernel, planned.plan)
+    assert [(vgpu.id, vgpu.profile_id) for vgpu in state(kernel).instances] == [
+        ("00000000-0000-4000-8000-000000000001", "nvidia-232"),
+        ("00000000-0000-4000-8000-000000000002", "nvidia-232"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "base"), [(t4(), MDEV_DEVICES), (nvidia("vendor-vfio"), PCI_DEVICES)], ids=["mdev", "typed-vf"]
+)
+def test_parameters_are_written_and_read_back(entry: dict[str, Any], base: str) -> None:
+    kernel = machine(entry)
+    (device,) = create(kernel, state(kernel).profiles[0].id, params="frame_rate_limiter=0,disable_vnc=1")
+    written = kernel.read(f"{base}/{device.handle}/nvidia/vgpu_params")
+    assert written == b"frame_rate_limiter=0,disable_vnc=1\n"
+
+
+def test_a_typed_vf_stays_on_its_driver() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    (device,) = create(kernel, "NVIDIA A40-8Q")
+    assert device.kind is DeviceKind.TYPED_VF
+    assert kernel.driver(device.handle or "") == "nvidia"
+
+
+def test_claimed_vfs_are_left_to_their_claimants() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    planned = order(kernel, Order("NVIDIA A40-8Q"), room=Room(taken={FIRST_VF, "0000:3b:00.5"}))
+    assert [device.handle for device in planned.devices] == ["0000:3b:00.6"]
+
+
+@pytest.mark.parametrize("scheme", ["mdev-vf", "vendor-vfio"])
+def test_one_bad_vf_is_skipped_and_reported(scheme: str) -> None:
+    kernel = machine(nvidia(scheme, bad_vfs=[FIRST_VF]))
+    planned = order(kernel, Order("NVIDIA A40-8Q", 2))
+    run(kernel, planned.plan)
+    devices, skipped = made(kernel, planned)
+    assert {device.handle for device in devices} == {vgpu.id for vgpu in state(kernel).instances}
+    assert len(devices) == 2
+    assert [(reason.code, reason.addresses) for reason in skipped] == [("vf-skipped", (FIRST_VF,))]
+
+
+def test_a_conflict_between_orders_is_found_before_the_first_write() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    refusal = order(kernel, Order("NVIDIA A40-3Q"), Order("NVIDIA A40-3Q"), Order("NVIDIA A40-6Q")).plan.refusal
+    assert refusal is not None
+    assert [reason.code for reason in refusal.reasons] == ["size-class"]
+
+
+def test_promises_of_others_count() -> None:
+    kernel = machine(t4())
+    refusal = order(kernel, Order("GRID T4-8Q"), pending={"nvidia-233": 2}).plan.refusal
+    assert refusal is not None
+    assert refusal.code == "no-capacity"
+
+
+@pytest.mark.parametrize(
+    ("profile", "code"),
+    [("NVIDIA A40-8q", "profile-unknown"), ("11", "profile-unknown"), ("nvidia-56", "profile-unknown")],
+)
+def test_a_profile_that_is_not_there(profile: str, code: str) -> None:
+    refusal = order(machine(nvidia("mdev-vf")), Order(profile)).plan.refusal
+    assert refusal is not None
+    assert refusal.code == code
+
+
+def test_a_profile_of_another_card_names_that_card() -> None:
+    other = nvidia("mdev", {"prefix": "GRID P40", "Q": {"first": 46, "gib": [1, 2]}}, 24576)
+    kernel = host(t4(), other | {"address": "0000:5e:00.0", "id": "10de:1b38"})
+    refusal = order(kernel, Order("GRID P40-2Q")).plan.refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.reasons[0].addresses) == ("profile-other-card", ("0000:5e:00.0",))
+
+
+def test_a_card_without_vfs_says_how_to_get_them() -> None:
+    refusal = order(host(nvidia("mdev-vf")), Order("NVIDIA A40-8Q")).plan.refusal
+    assert refusal is not None
+    assert refusal.code == "vfs-off"
+    assert "gpu slice" in refusal.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "stable"),
+    [
+        (errno.EINVAL, FailedError, "driver-refused"),
+        (errno.EIO, FailedError, "driver-refused"),
+        (errno.ENOSPC, NoCapacityError, "no-capacity"),
+        (errno.EUSERS, NoCapacityError, "no-capacity"),
+        (errno.ENODEV, FailedError, "parent-gone"),
+        (errno.EEXIST, FailedError, "vgpu-exists"),
+    ],
+)
+def test_a_refused_creation_has_a_stable_code_and_leaves_nothing(
+    code: int, error: type[VgpumgrError], stable: str
+) -> None:
+    kernel = machine(t4())
+    kernel.faults.add("/create", Mishap.FAIL, errno=code)
+    with pytest.raises(error) as caught:
+        create(kernel, "GRID T4-4Q")
+    assert caught.value.code == stable
+    assert f"errno {code}" in str([reason.message for reason in caught.value.reasons])
+    assert state(kernel).instances == ()
+    assert fits(kernel)["T4-4Q"] == 4
+
+
+def test_a_busy_driver_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("vgpumgr.vgpu.driver_answers.sleep", waits.append)
+    kernel = machine(t4())
+    kernel.faults.add("/create", Mishap.FAIL, errno=errno.EAGAIN, times=2)
+    create(kernel, "GRID T4-4Q")
+    assert len(state(kernel).instances) == 1
+    assert len(waits) == 2
+
+
+def test_a_driver_that_stays_busy_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vgpumgr.vgpu.driver_answers.sleep", lambda _: None)
+    kernel = machine(t4())
+    kernel.faults.add("/create", Mishap.FAIL, errno=errno.EBUSY)
+    with pytest.raises(FailedError) as caught:
+        create(kernel, "GRID T4-4Q")
+    assert caught.value.code == "driver-busy"
+
+
+def test_a_failure_halfway_takes_back_what_was_made() -> None:
+    kernel = machine(t4())
+    planned = order(kernel, Order("GRID T4-4Q", 3))
+    kernel.faults.add(f"/create {planned.devices[2].handle}", Mishap.FAIL, errno=errno.EIO)
+    with pytest.raises(FailedError):
+        run(kernel, planned.plan)
+    assert state(kernel).instances == ()
+
+
+def test_what_cannot_be_taken_back_is_named() -> None:
+    kernel = machine(t4())
+    planned = order(kernel, Order("GRID T4-4Q", 2))
+    kernel.faults.add(f"/create {planned.devices[1].handle}", Mishap.FAIL, errno=errno.EIO)
+    kernel.faults.add("/remove", Mishap.FAIL, errno=errno.EIO)
+    with pytest.raises(FailedError) as caught:
+        run(kernel, planned.plan)
+    left = [reason for reason in caught.value.reasons if reason.code == "left-behind"]
+    assert len(left) == 1
+    assert planned.devices[0].handle in left[0].message
+
+
+def test_a_write_that_silently_does_nothing_is_no_success() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    kernel.faults.add("current_vgpu_type", Mishap.IGNORE)
+    with pytest.raises(FailedError) as caught:
+        create(kernel, "NVIDIA A40-8Q")
+    assert caught.value.code == "verify-failed"
+
+
+def test_a_write_that_hangs_ends_at_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = machine(t4())
+    kernel.faults.add("/create", Mishap.HANG)
+    planned = order(kernel, Order("GRID T4-4Q"))
+    write = kernel.write
+    monkeypatch.setattr(kernel, "write", lambda path, text, deadline=0.01: write(path, text, deadline=deadline))
+    with pytest.raises(DeadlineError):
+        run(kernel, planned.plan)
+
+
+def test_capacity_that_went_away_between_plan_and_write() -> None:
+    kernel = machine(t4())
+    planned = order(kernel, Order("GRID T4-16Q"))
+    create(kernel, "GRID T4-16Q")
+    with pytest.raises(NoCapacityError):
+        run(kernel, planned.plan)
+    assert len(state(kernel).instances) == 1
+
+
+def test_a_driver_reload_between_plan_and_write() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    planned = order(kernel, Order("NVIDIA A40-8Q"))
+    kernel.reload_driver(CARD)
+    with pytest.raises(FailedError):
+        run(kernel, planned.plan)
+    assert [reason.code for reason in state(kernel).reasons] == ["vfs-off"]
+
+
+def test_a_parent_that_disappears() -> None:
+    kernel = machine(t4())
+    planned = order(kernel, Order("GRID T4-8Q"))
+    kernel.lose(CARD)
+    with pytest.raises(FailedError) as caught:
+        run(kernel, planned.plan)
+    assert caught.value.code == "parent-gone"
+
+
+def guest_opens(kernel: SimulatedKernel, uuid: str, pid: int = 77) -> None:
+    tree = kernel.machine.tree
+    group = tree.readlink(f"{MDEV_DEVICES}/{uuid}/iommu_group").rpartition("/")[2]
+    tree.write_text(f"/proc/{pid}/comm", "qemu-kvm")
+    tree.put(f"/proc/{pid}/fd/9", Link(f"/dev/vfio/{group}"))
+
+
+def test_a_vgpu_in_use_stays_until_its_guest_lets_go() -> None:
+    kernel = machine(t4())
+    (device,) = create(kernel, "GRID T4-8Q")
+    guest_opens(kernel, device.handle or "")
+    with pytest.raises(FailedError) as caught:
+        delete(kernel, device.handle or "")
+    assert caught.value.code == "vgpu-in-use"
+    assert "qemu-kvm" in str([reason.message for reason in caught.value.reasons])
+    assert len(state(kernel).instances) == 1
+    kernel.let_go(77)
+    delete(kernel, device.handle or "")
+    assert state(kernel).instances == ()
+
+
+def test_a_typed_vf_that_is_open_keeps_its_type() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    (device,) = create(kernel, "NVIDIA A40-8Q")
+    kernel.hold(device.handle or "", 78, "qemu-kvm")
+    with pytest.raises(FailedError) as caught:
+        delete(kernel, device.handle or "")
+    assert caught.value.code == "vgpu-in-use"
+    assert len(state(kernel).instances) == 1
+
+
+def test_vgpus_of_others_are_never_touched() -> None:
+    kernel = machine(t4())
+    (device,) = create(kernel, "GRID T4-8Q")
+    inventory, gpu = look(kernel)
+    refusal = plan_delete(kernel, inventory, gpu, [device.handle or ""], ours=()).refusal
+    assert refusal is not None
+    assert refusal.code == "vgpu-foreign"
+
+
+def test_a_vf_that_became_another_vgpu_is_not_cleared() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    (device,) = create(kernel, "NVIDIA A40-8Q")
+    inventory, gpu = look(kernel)
+    handle = device.handle or ""
+    plan = plan_delete(kernel, inventory, gpu, [handle], ours={handle})
+    delete(kernel, handle)
+    create(kernel, "NVIDIA A40-4Q")
+    with pytest.raises(FailedError) as caught:
+        run(kernel, plan)
+    assert caught.value.code == "vgpu-changed"
+    assert [vgpu.profile for vgpu in state(kernel).instances] == ["NVIDIA A40-4Q"]
+
+
+def test_a_creation_cut_short_by_a_crash_is_taken_back() -> None:
+    kernel = machine(t4())
+    plan = order(kernel, Order("GRID T4-4Q", 2)).plan
+    journal = MemoryJournal()
+    journal.begin("op", plan)
+    context = StepContext(kernel)
+    plan.steps[0].apply(context)
+    journal.step("op", 0, StepState.DONE)
+    plan.steps[1].apply(context)
+    journal.step("op", 1, StepState.STARTED)
+    resume(journal.unfinished()[0], context, journal)
+    assert state(kernel).instances == ()
+
+
+@pytest.mark.parametrize("entry", [nvidia("vendor-vfio"), nvidia("mdev-vf"), t4(), flex()])
+def test_steps_survive_the_journal(entry: dict[str, Any]) -> None:
+    kernel = machine(entry) if entry["id"] != "8086:56c0" else host(entry)
+    plan = order(kernel, Order(state(kernel).profiles[0].id, 1, "")).plan
+    assert plan.steps
+    assert [step_from_record(step.to_record()) for step in plan.steps] == list(plan.steps)
+    assert all(step.describe() and step.to_json()["kind"] for step in plan.steps)

@@ -1,0 +1,179 @@
+"""Cutting cards into virtual functions: the kernel's rules, the vendor's tool, shares, and what must stop it."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.vgpu_hosts import CARD, create, delete, flex, host, look, nvidia, run, sliced, state
+from vgpumgr.errors import FailedError
+from vgpumgr.kernel.simulated import SimulatedKernel
+from vgpumgr.kernel.simulated.faults import Mishap
+from vgpumgr.plans.plan import Plan
+from vgpumgr.vgpu.sriov_steps import SriovTool
+from vgpumgr.vgpu.vf_plans import VfShare, plan_slice
+
+DEVICE = f"/sys/bus/pci/devices/{CARD}"
+
+
+def slice_plan(kernel: SimulatedKernel, count: int | None = None, share: VfShare | None = None) -> Plan:
+    return plan_slice(kernel, look(kernel)[1], count, share)
+
+
+def writes(plan: Plan) -> list[tuple[str, str | None]]:
+    return [(step.target_path.rpartition("/")[2], step.target_value) for step in plan.steps if step.target_path]
+
+
+def refusal_code(plan: Plan) -> str:
+    assert plan.refusal is not None
+    return plan.refusal.code
+
+
+def test_nvidia_vfs_are_all_enabled_and_stay_with_their_driver() -> None:
+    kernel = host(nvidia("mdev-vf"))
+    plan = slice_plan(kernel)
+    assert writes(plan) == [("sriov_numvfs", "32")]
+    run(kernel, plan)
+    gpu = look(kernel)[1]
+    assert gpu.sriov is not None
+    assert gpu.sriov.num_vfs == 32
+    assert {kernel.driver(vf) for vf in gpu.sriov.vfs} == {"nvidia"}
+
+
+def test_plain_vfs_come_without_a_driver_and_autoprobe_is_restored() -> None:
+    kernel = host(flex())
+    plan = slice_plan(kernel, 4)
+    assert writes(plan) == [
+        ("sriov_drivers_autoprobe", "0"),
+        ("sriov_numvfs", "4"),
+        ("sriov_drivers_autoprobe", "1"),
+    ]
+    run(kernel, plan)
+    gpu = look(kernel)[1]
+    assert gpu.sriov is not None
+    assert {kernel.driver(vf) for vf in gpu.sriov.vfs} == {None}
+    assert kernel.read(f"{DEVICE}/sriov_drivers_autoprobe") == b"1\n"
+
+
+def test_from_one_number_to_another_goes_through_none() -> None:
+    kernel = host(flex())
+    run(kernel, slice_plan(kernel, 4))
+    plan = slice_plan(kernel, 7)
+    assert [value for name, value in writes(plan) if name == "sriov_numvfs"] == ["0", "7"]
+    run(kernel, plan)
+    assert len(state(kernel).instances) == 7
+
+
+def test_the_number_there_is_needs_nothing() -> None:
+    kernel = host(flex())
+    run(kernel, slice_plan(kernel, 4))
+    assert slice_plan(kernel, 4).steps == ()
+
+
+@pytest.mark.parametrize("count", [32, -1])
+def test_numbers_out_of_range_are_refused_before_any_write(count: int) -> None:
+    assert refusal_code(slice_plan(host(flex()), count)) == "vfs-above-limit"
+
+
+def test_a_card_without_the_capability() -> None:
+    plain = {"address": CARD, "id": "10de:1eb8", "class": "030200", "driver": "nvidia"}
+    assert refusal_code(slice_plan(host(plain), 2)) == "not-capable"
+
+
+def test_a_driver_that_cannot_says_so_and_nothing_is_left() -> None:
+    kernel = host(flex(refuses="ENOENT"))
+    with pytest.raises(FailedError) as caught:
+        run(kernel, slice_plan(kernel, 2))
+    assert caught.value.code == "driver-cannot-enable"
+    assert kernel.read(f"{DEVICE}/sriov_drivers_autoprobe") == b"1\n"
+    assert state(kernel).instances == ()
+
+
+def test_nvidias_tool_does_what_its_driver_refuses() -> None:
+    entry = nvidia("mdev-vf")
+    entry["sriov"] = entry["sriov"] | {"refuses": "EPERM"}
+    kernel = host(entry)
+    called: list[str] = []
+
+    def enable(address: str) -> None:
+        called.append(address)
+        shape = kernel.machine.functions[address].sriov
+        assert shape is not None
+        kernel.machine.functions[address].sriov = replace(shape, refuses=0)
+        kernel.write(f"{DEVICE}/sriov_numvfs", "32")
+
+    run(kernel, slice_plan(kernel), {SriovTool: SriovTool(enable, called.append)})
+    assert called == [CARD]
+    assert fits_something(kernel)
+
+
+def fits_something(kernel: SimulatedKernel) -> bool:
+    return any(profile.creatable for profile in state(kernel).profiles)
+
+
+def test_live_vgpus_keep_a_card_from_being_cut_anew() -> None:
+    kernel = sliced(nvidia("mdev-vf"))
+    (device,) = create(kernel, "NVIDIA A40-8Q")
+    assert refusal_code(slice_plan(kernel, 0)) == "vgpu-live"
+    delete(kernel, device.handle or "")
+    run(kernel, slice_plan(kernel, 0))
+    assert [reason.code for reason in state(kernel).reasons] == ["vfs-off"]
+
+
+def test_claimed_vfs_keep_a_card_from_being_cut_anew() -> None:
+    kernel = host(flex())
+    run(kernel, slice_plan(kernel, 4))
+    plan = plan_slice(kernel, look(kernel)[1], 2, claimed={"0000:3b:00.2"})
+    assert refusal_code(plan) == "reserved"
+
+
+def test_a_vf_is_given_to_vfio_and_taken_back() -> None:
+    kernel = host(flex())
+    run(kernel, slice_plan(kernel, 4))
+    (device,) = create(kernel, "vf-8086-56c0")
+    handle = device.handle or ""
+    assert kernel.driver(handle) == "vfio-pci"
+    assert state(kernel).profiles[0].creatable == 3
+    delete(kernel, handle)
+    assert kernel.driver(handle) is None
+    assert state(kernel).profiles[0].creatable == 4
+
+
+def test_ordering_on_an_uncut_card_cuts_it_into_what_is_ordered() -> None:
+    kernel = host(flex())
+    devices = create(kernel, "vf-8086-56c0", 3)
+    assert [device.handle for device in devices] == ["0000:3b:00.1", "0000:3b:00.2", "0000:3b:00.3"]
+    assert {kernel.driver(device.handle or "") for device in devices} == {"vfio-pci"}
+    assert state(kernel).profiles[0].creatable == 0
+
+
+def with_shares(kernel: SimulatedKernel) -> SimulatedKernel:
+    for number in (1, 2):
+        for name in ("vram_quota", "exec_quantum_ms", "preempt_timeout_us"):
+            path = f"{kernel.machine.functions[CARD].path}/sriov_admin/vf{number}/profile/{name}"
+            kernel.machine.tree.write_text(path, "0")
+    return kernel
+
+
+def test_shares_are_set_before_the_vfs_exist() -> None:
+    kernel = with_shares(host(flex()))
+    plan = slice_plan(kernel, 2, VfShare(vram_bytes=4 << 30, exec_quantum_ms=20))
+    names = [name for name, _ in writes(plan)]
+    assert names == ["sriov_drivers_autoprobe", "vram_quota", "exec_quantum_ms", "vram_quota", "exec_quantum_ms",
+                     "sriov_numvfs", "sriov_drivers_autoprobe"]  # fmt: skip
+    run(kernel, plan)
+    assert kernel.read(f"{DEVICE}/sriov_admin/vf2/profile/vram_quota") == b"4294967296"
+
+
+def test_shares_are_taken_back_when_enabling_fails() -> None:
+    kernel = with_shares(host(flex()))
+    kernel.faults.add("sriov_numvfs", Mishap.FAIL, errno=errno.EIO)
+    with pytest.raises(FailedError):
+        run(kernel, slice_plan(kernel, 2, VfShare(vram_bytes=4 << 30)))
+    assert kernel.read(f"{DEVICE}/sriov_admin/vf1/profile/vram_quota").strip() == b"0"
+
+
+def test_a_driver_without_shares_refuses_them() -> None:
+    assert refusal_code(slice_plan(host(flex()), 2, VfShare(exec_quantum_ms=20))) == "vf-share-unsupported"

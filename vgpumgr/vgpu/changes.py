@@ -1,0 +1,169 @@
+"""Plans that make vGPUs and that make them go: refused before any write with the true reason, or steps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from vgpumgr.errors import Reason
+from vgpumgr.inventory.reader import Reader
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.model.allocation import AllocatedDevice
+from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.vgpu import Profile, Vgpu
+from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.plans.step import Step
+from vgpumgr.vgpu.backends import backend_of
+from vgpumgr.vgpu.cards import Card
+from vgpumgr.vgpu.files import read_mdevs
+from vgpumgr.vgpu.mdev_steps import CreateMdev
+from vgpumgr.vgpu.names import same_profile
+from vgpumgr.vgpu.observe import read_card
+from vgpumgr.vgpu.port import Making, Order, Room
+from vgpumgr.vgpu.profiles import state_of
+from vgpumgr.vgpu.vendor_steps import SetVgpuType
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuPlan:
+    """A plan, and the vGPUs it makes. Where a bad VF was skipped, :func:`made` tells what they became."""
+
+    plan: Plan
+    devices: tuple[AllocatedDevice, ...] = ()
+
+
+def plan_create(
+    kernel: Kernel,
+    inventory: HostInventory,
+    gpu: Gpu,
+    orders: Sequence[Order],
+    *,
+    room: Room | None = None,
+    pending: Mapping[str, int] | None = None,
+) -> VgpuPlan:
+    """The plan that makes every vGPU ordered on one card, or the refusal. All or nothing.
+
+    The card is read anew. ``pending`` (profile id → count) is what others were promised on it; each order
+    counts as promised for the next, so that a conflict between them is found here and not halfway.
+    """
+    card = _look(kernel, inventory, gpu)
+    if card is None:
+        return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=_not_sliceable(gpu)))
+    room = room or Room()
+    promised = [profile_id for profile_id, count in (pending or {}).items() for _ in range(count)]
+    makings: list[Making] = []
+    for order in orders:
+        profiles = state_of(card, promised).profiles
+        refusal = _order_refusal(inventory, card, profiles, order)
+        if refusal is not None:
+            return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=refusal))
+        profile = next(item for item in profiles if same_profile(order.profile, item.id, item.name))
+        offer = next(item for item in card.offers if item.profile_id == profile.id)
+        makings += backend_of(card.backend).create(kernel, card, offer, order, room)
+        promised += [profile.id] * order.count
+    steps: tuple[Step, ...] = tuple(step for making in makings for step in making.steps)
+    return VgpuPlan(Plan("vgpu-create", gpu.address, steps), tuple(making.device for making in makings))
+
+
+def plan_delete(
+    kernel: Kernel, inventory: HostInventory, gpu: Gpu, ids: Sequence[str], *, ours: Collection[str]
+) -> Plan:
+    """The plan that deletes vGPUs of one card by id. What is gone already needs nothing; what is not in ``ours``
+    is never touched.
+    """
+    card = _look(kernel, inventory, gpu)
+    known = {vgpu.id: vgpu for vgpu in card.instances} if card is not None else {}
+    steps: list[Step] = []
+    for wanted in ids:
+        vgpu = known.get(wanted)
+        if vgpu is None or card is None:
+            continue
+        refusal = _delete_refusal(vgpu, ours)
+        if refusal is not None:
+            return Plan("vgpu-delete", gpu.address, refusal=refusal)
+        steps += backend_of(card.backend).delete(kernel, card, vgpu)
+    return Plan("vgpu-delete", gpu.address, tuple(steps))
+
+
+def made(kernel: Kernel, created: VgpuPlan) -> tuple[tuple[AllocatedDevice, ...], tuple[Reason, ...]]:
+    """What a carried-out plan made, read back, and the VFs that were skipped because they refused."""
+    handles: dict[str, str] = {}
+    skipped: list[Reason] = []
+    for step in created.plan.steps:
+        if isinstance(step, CreateMdev | SetVgpuType):
+            found = step.made(kernel)
+            if found is None:
+                continue
+            if isinstance(step, SetVgpuType):
+                handles[step.address] = found
+            if found != step.address:
+                message = f"{step.address} refused to become a {step.profile}; {found} took it"
+                skipped.append(Reason("vf-skipped", message, (step.address,)))
+    devices = tuple(_moved(device, handles) for device in created.devices)
+    return devices, tuple(skipped)
+
+
+def _moved(device: AllocatedDevice, handles: Mapping[str, str]) -> AllocatedDevice:
+    handle = handles.get(device.handle or "", device.handle)
+    return AllocatedDevice(device.kind, device.gpu, handle, device.profile_id, device.profile, device.companions)
+
+
+def _look(kernel: Kernel, inventory: HostInventory, gpu: Gpu) -> Card | None:
+    reader = Reader(kernel)
+    functions = {function.address: function for function in inventory.functions}
+    return read_card(reader, gpu, read_mdevs(reader), functions) if gpu.offered else None
+
+
+def _not_sliceable(gpu: Gpu) -> Refusal:
+    reasons = gpu.vgpu.reasons or (
+        Reason("not-capable", f"{gpu.address} cannot be sliced on this host", (gpu.address,)),
+    )
+    hint = f"'vgpumgr gpu slice {gpu.address}' enables them" if reasons[0].code == "vfs-off" else ""
+    return Refusal(reasons[0].code, f"no vGPU can be made on {gpu.address}: {reasons[0].message}", reasons, hint)
+
+
+def _order_refusal(
+    inventory: HostInventory, card: Card, profiles: Sequence[Profile], order: Order
+) -> Refusal | None:
+    name = card.address
+    if order.count < 1:
+        reason = Reason("count-invalid", f"{order.count} vGPUs cannot be made", (name,))
+        return Refusal(reason.code, reason.message, (reason,), "ask for one or more")
+    profile = next((item for item in profiles if same_profile(order.profile, item.id, item.name)), None)
+    if profile is None:
+        return _unknown_profile(inventory, card, order.profile)
+    if order.count <= profile.creatable:
+        return None
+    reasons = (profile.limit,) if profile.limit is not None else ()
+    why = f": {profile.limit.message}" if profile.limit is not None else ""
+    return Refusal(
+        "no-capacity",
+        f"{profile.creatable} more of {profile.name} fit on {name}, {order.count} are asked for{why}",
+        reasons,
+        "'vgpumgr profile list' shows what fits now",
+    )
+
+
+def _unknown_profile(inventory: HostInventory, card: Card, wanted: str) -> Refusal:
+    others = tuple(
+        gpu.address
+        for gpu in inventory.gpus
+        if any(same_profile(wanted, item.id, item.name) for item in gpu.vgpu.profiles)
+    )
+    if others:
+        message = f"{wanted} is a profile of {', '.join(others)}, not of {card.address}"
+        reason = Reason("profile-other-card", message, others)
+    else:
+        reason = Reason("profile-unknown", f"{card.address} has no profile {wanted!r}", (card.address,))
+    hint = f"'vgpumgr profile list --gpu {card.address}' shows its profiles"
+    return Refusal(reason.code, reason.message, (reason,), hint)
+
+
+def _delete_refusal(vgpu: Vgpu, ours: Collection[str]) -> Refusal | None:
+    if vgpu.id not in ours:
+        reason = Reason("vgpu-foreign", f"vGPU {vgpu.id} was not made by vgpumgr", (vgpu.id,))
+        return Refusal(reason.code, f"{reason.message}: it is not touched", (reason,))
+    if vgpu.owner is not None:
+        reason = Reason("vgpu-in-use", f"the VM {vgpu.owner} has vGPU {vgpu.id}", (vgpu.id,))
+        return Refusal(reason.code, reason.message, (reason,), "stop the VM, or release its allocation")
+    return None

@@ -1,0 +1,22 @@
+"""Sharing out free VFs: one to each vGPU, and what is over as spares for those that turn out bad."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from vgpumgr.vgpu.port import Room
+
+_MOST_SPARES = 3
+
+
+def share_out(room: Room, parents: Collection[str], count: int) -> list[tuple[str, tuple[str, ...]]]:
+    """``count`` times (VF, spares), no VF twice. The VFs are taken from the room; spares stay in it for others.
+
+    There are at least ``count`` free VFs: capacity was checked before.
+    """
+    free = room.free(parents)
+    chosen, over = free[:count], free[count:]
+    room.taken.update(chosen)
+    shares = [tuple(over[index::count][:_MOST_SPARES]) for index in range(len(chosen))]
+    room.taken.update(spare for share in shares for spare in share)
+    return list(zip(chosen, shares, strict=True))
