@@ -352,7 +352,7 @@ class Service:
         from vgpumgr.allocations.manager import Manager
         from vgpumgr.allocations.slicing import Slicing
 
-        return Manager(self._at_desk, self._look_but_for, Slicing(self._at_desk.store))
+        return Manager(self._at_desk, self._look_but_for, Slicing(self._at_desk))
 
     @cached_property
     def _machines(self) -> Machines:

@@ -1,31 +1,104 @@
-"""vGPUs of allocations: made by the card's backend, remembered as the allocation's."""
+"""vGPUs of allocations and of operators: made by the card's backend, remembered as theirs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
+from vgpumgr.allocations.bindings import fingerprint
+from vgpumgr.allocations.desk import Desk
+from vgpumgr.allocations.vgpu_steps import ForgetVgpu, RememberVgpu
 from vgpumgr.errors import Reason
 from vgpumgr.model.allocation import AllocatedDevice
-from vgpumgr.model.host import HostInventory
-from vgpumgr.plans.plan import Plan, Refusal
-from vgpumgr.store.store import Store
+from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.records import VgpuRecord
+from vgpumgr.plans.plan import AfterCrash, Plan, Refusal, join
+from vgpumgr.plans.step import Step
+from vgpumgr.vgpu.changes import VgpuPlan, plan_create, plan_delete
+from vgpumgr.vgpu.mdev_steps import CreateMdev
+from vgpumgr.vgpu.port import Order, Room
+from vgpumgr.vgpu.vendor_steps import SetVgpuType
+
+CREATE, DELETE = "vgpu-create", "vgpu-delete"
 
 
 class Slicing:
-    """Plans that make and unmake the vGPUs of one host's allocations."""
+    """Plans that make and unmake the vGPUs of one host."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._store = desk.store
+        self._kernel = desk.context.kernel
 
-    def plan_create(self, inventory: HostInventory, devices: Sequence[AllocatedDevice], owner: str) -> Plan:
-        """The plan that makes these vGPUs and remembers each as the allocation's (``owner``), or the refusal."""
-        reasons = tuple(
-            Reason("vgpu-not-made", f"{device.profile} on {device.gpu} would have to be made", (device.gpu,))
-            for device in devices
-        )
-        message = "vGPUs cannot be made by this release"
-        return Plan("vgpu-create", owner, refusal=Refusal("vgpu-not-made", message, reasons, "ask for a whole GPU"))
+    def plan_create(
+        self, inventory: HostInventory, devices: Sequence[AllocatedDevice], owner: str, params: str = ""
+    ) -> Plan:
+        """The plan that makes these vGPUs and remembers each as ``owner``'s, or the refusal: all or nothing."""
+        pending = self._desk.promises(owner).pending_vgpus
+        plans = []
+        for address, mine in groupby(devices, key=lambda device: device.gpu):
+            gpu = next((item for item in inventory.gpus if item.address == address), None)
+            if gpu is None:
+                return Plan(CREATE, owner, refusal=_missing(address))
+            planned = plan_create(
+                self._kernel, inventory, gpu, _orders(list(mine), params), room=Room(), pending=pending.get(address)
+            )
+            plans.append(_remembered(planned, gpu, owner, params))
+        return join(CREATE, owner, *plans)
 
     def plan_delete(self, inventory: HostInventory, owner: str) -> Plan:
-        """The plan that deletes every vGPU of the allocation and forgets it; empty when there is none."""
-        return Plan("vgpu-delete", owner)
+        """The plan that deletes every vGPU of ``owner`` and forgets it; empty when there is none."""
+        records = [record for record in self._store.vgpus.all() if record.allocation_id == owner]
+        return self.plan_delete_records(inventory, records, owner)
+
+    def plan_delete_records(self, inventory: HostInventory, records: Sequence[VgpuRecord], subject: str) -> Plan:
+        """The plan that deletes vGPUs of ours and forgets them. One that is gone already is only forgotten."""
+        plans = []
+        for record in records:
+            gpu = next((item for item in inventory.gpus if item.address == record.gpu), None)
+            forget = Plan(DELETE, record.id, (ForgetVgpu(record.id),))
+            if gpu is None:
+                plans.append(forget)
+                continue
+            deletion = plan_delete(self._kernel, inventory, gpu, [record.id], ours={record.id})
+            plans += [deletion, forget]
+        return join(DELETE, subject, *plans, after_crash=AfterCrash.FORWARD)
+
+
+def _missing(address: str) -> Refusal:
+    reason = Reason("gpu-missing", f"there is no GPU at {address} any more", (address,))
+    return Refusal(reason.code, reason.message, (reason,), "look at 'vgpumgr gpu list' and ask again")
+
+
+def _orders(devices: Sequence[AllocatedDevice], params: str) -> list[Order]:
+    """One order for each profile, in the order they are first named."""
+    counts: dict[str, int] = {}
+    for device in devices:
+        profile = device.profile_id or ""
+        counts[profile] = counts.get(profile, 0) + 1
+    return [Order(profile, count, params) for profile, count in counts.items()]
+
+
+def _remembered(planned: VgpuPlan, gpu: Gpu, owner: str, params: str) -> Plan:
+    """The plan with a step after each vGPU that writes it into the store."""
+    places: dict[str, tuple[str, ...]] = {}
+    for step in planned.plan.steps:
+        if isinstance(step, SetVgpuType):
+            places[step.address] = (step.address, *step.spares)
+        elif isinstance(step, CreateMdev):
+            places[step.uuid] = (step.uuid,)
+    memory: list[Step] = [
+        RememberVgpu(
+            places=places.get(device.handle or "", (device.handle or "",)),
+            gpu=gpu.address,
+            fingerprint=fingerprint(gpu),
+            device_kind=str(device.kind),
+            profile_id=device.profile_id or "",
+            profile=device.profile or "",
+            owner=owner,
+            params=params,
+        )
+        for device in planned.devices
+    ]
+    plan = planned.plan
+    return Plan(plan.kind, plan.subject, (*plan.steps, *memory), plan.refusal, plan.after_crash, plan.warnings)
