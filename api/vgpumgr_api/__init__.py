@@ -1,1 +1,1 @@
-"""The REST service."""
+"""The REST service: one file per resource, over the use-cases of :mod:`vgpumgr.service`."""

@@ -20,4 +20,9 @@ from vgpumgr.cli.invocation import Invocation
 @pass_invocation
 def serve(invocation: Invocation, listen: str | None) -> int:
     """Run the service in the foreground: the REST API on a unix socket and, if asked, on loopback."""
-    raise click.UsageError("not here yet")
+    from dataclasses import replace
+
+    from vgpumgr_api.server import serve as run
+
+    config = invocation.config()
+    return run(replace(config, listen=listen) if listen else config)

@@ -1,0 +1,80 @@
+"""/v1/allocations: GPUs and vGPUs granted to VMs."""
+
+from __future__ import annotations
+
+from flask import Response
+from flask_openapi3 import APIBlueprint, Tag
+
+from vgpumgr.errors import ConflictError
+from vgpumgr_api.exchange import (
+    PreconditionError,
+    expected_generation,
+    idempotent,
+    many,
+    one,
+    principal,
+    ready_service,
+    service,
+    working,
+)
+from vgpumgr_api.responses import AllocationModel, AllocationPage, problems
+from vgpumgr_api.schemas import AllocationListQuery, ChangeQuery, IdPath, RequestBody, XmlQuery
+
+api = APIBlueprint(
+    "allocations", __name__, abp_tags=[Tag(name="allocations", description="GPUs and vGPUs granted to VMs")]
+)
+
+
+@api.get("/v1/allocations", summary="Allocations", responses={200: AllocationPage, **problems()})
+def list_allocations(query: AllocationListQuery) -> Response:
+    """Newest first; of one's own tenant, or of all for an administrator."""
+    tenant = principal().tenant or query.tenant
+    page = service().allocations(
+        state=query.state, vm=query.vm, tenant=tenant, limit=query.limit, cursor=query.cursor
+    )
+    return many(page.items, page.next_cursor)
+
+
+@api.post(
+    "/v1/allocations",
+    summary="Allocate",
+    responses={201: AllocationModel, 202: AllocationModel, **problems(409, 413, 415)},
+)
+@idempotent
+def create_allocation(query: ChangeQuery, body: RequestBody) -> Response:
+    """Claim devices for a VM and prepare them. `dry_run` answers the plan. Refusals name every GPU's reasons."""
+    if query.dry_run:
+        return one(service().plan_allocation(body.to_request()))
+    allocation = ready_service().allocate(body.to_request())
+    return working(allocation, allocation.operation_id, query.wait, made=True)
+
+
+@api.get("/v1/allocations/<id>", summary="One allocation", responses={200: AllocationModel, **problems(404)})
+def show_allocation(path: IdPath) -> Response:
+    """An allocation with its devices; its generation is the entity tag."""
+    return one(service().allocation(path.id))
+
+
+@api.delete(
+    "/v1/allocations/<id>",
+    summary="Release",
+    responses={200: AllocationModel, 202: AllocationModel, **problems(404, 409, 412)},
+)
+def release_allocation(path: IdPath, query: ChangeQuery) -> Response:
+    """Give everything back. Idempotent. Refused while the VM runs. `If-Match` guards against surprises."""
+    if query.dry_run:
+        return one(service().plan_release_allocation(path.id))
+    try:
+        allocation = ready_service().release_allocation(path.id, generation=expected_generation())
+    except ConflictError as error:
+        if error.code == "generation-mismatch":
+            raise PreconditionError(error.message, hint=error.hint) from error
+        raise
+    return working(allocation, allocation.operation_id, query.wait)
+
+
+@api.get("/v1/allocations/<id>/xml", summary="The libvirt domain XML", responses=problems(404, 409))
+def show_xml(path: IdPath, query: XmlQuery) -> Response:
+    """The domain XML of an allocation that is ready: the template plus exactly the allocated devices."""
+    xml = service().allocation_xml(path.id, template=query.template, shape=query.shape())
+    return Response(xml, content_type="application/xml")

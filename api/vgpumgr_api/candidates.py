@@ -1,0 +1,18 @@
+"""/v1/candidates: what could satisfy a request, and why the rest cannot."""
+
+from __future__ import annotations
+
+from flask import Response
+from flask_openapi3 import APIBlueprint, Tag
+
+from vgpumgr_api.exchange import one, service
+from vgpumgr_api.responses import PlacementModel, problems
+from vgpumgr_api.schemas import RequestBody
+
+api = APIBlueprint("candidates", __name__, abp_tags=[Tag(name="candidates", description="What would fit")])
+
+
+@api.post("/v1/candidates", summary="What would fit", responses={200: PlacementModel, **problems(413, 415)})
+def list_candidates(body: RequestBody) -> Response:
+    """Candidates, best first; and every GPU that was passed over, with its reasons. Changes nothing."""
+    return one(service().candidates(body.to_request()))

@@ -1,0 +1,26 @@
+"""/v1/iommu-groups: the kernel's units of isolation."""
+
+from __future__ import annotations
+
+from flask import Response
+from flask_openapi3 import APIBlueprint, Tag
+
+from vgpumgr_api.exchange import one, page_of, service
+from vgpumgr_api.responses import GroupModel, GroupPage, problems
+from vgpumgr_api.schemas import GroupListQuery, GroupPath
+
+api = APIBlueprint("iommu-groups", __name__, abp_tags=[Tag(name="iommu-groups", description="Units of isolation")])
+
+
+@api.get("/v1/iommu-groups", summary="IOMMU groups", responses={200: GroupPage, **problems()})
+def list_groups(query: GroupListQuery) -> Response:
+    """All groups by number."""
+    groups = service().inventory().groups
+    found = [group for group in groups if query.viable is None or group.viable == query.viable]
+    return page_of(found, query.limit, query.cursor)
+
+
+@api.get("/v1/iommu-groups/<int:group_id>", summary="One group", responses={200: GroupModel, **problems(404)})
+def show_group(path: GroupPath) -> Response:
+    """Members and blockers."""
+    return one(service().group(path.group_id))

@@ -1,0 +1,29 @@
+"""/v1/operations: plans being carried out, and their journal."""
+
+from __future__ import annotations
+
+from flask import Response
+from flask_openapi3 import APIBlueprint, Tag
+
+from vgpumgr_api.exchange import many, one, service
+from vgpumgr_api.responses import OperationModel, OperationPage, problems
+from vgpumgr_api.schemas import IdPath, OperationListQuery, WaitQuery
+
+api = APIBlueprint("operations", __name__, abp_tags=[Tag(name="operations", description="Plans being carried out")])
+
+
+@api.get("/v1/operations", summary="Operations", responses={200: OperationPage, **problems()})
+def list_operations(query: OperationListQuery) -> Response:
+    """Newest first, without their steps."""
+    page = service().operations(state=query.state, subject=query.subject, limit=query.limit, cursor=query.cursor)
+    return many(page.items, page.next_cursor)
+
+
+@api.get("/v1/operations/<id>", summary="One operation", responses={200: OperationModel, **problems(404)})
+def show_operation(path: IdPath, query: WaitQuery) -> Response:
+    """An operation with its steps; with `wait`, once it is final or the time is up."""
+    found = service()
+    operation = found.operation(path.id)
+    if query.wait > 0 and not operation.final:
+        operation = found.wait(path.id, query.wait)
+    return one(operation)

@@ -1,0 +1,131 @@
+"""Errors as RFC 9457 problem details, for everything: our own errors, HTTP's, validation's, and faults of ours."""
+
+from __future__ import annotations
+
+import json
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from flask import Flask, Response
+from pydantic import BaseModel, Field, ValidationError
+from werkzeug.exceptions import HTTPException
+
+from vgpumgr.errors import VgpumgrError
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE = "https://vgpumgr.dev/errors/"
+"""Problem types are names in the project's own namespace: documented in docs/reference/errors.md."""
+
+log = logging.getLogger(__name__)
+
+_HTTP_CODES = {
+    400: ("malformed-request", "look at the request against /openapi.json"),
+    404: ("not-found", "GET /openapi.json lists every resource"),
+    405: ("method-not-allowed", "see the Allow header"),
+    406: ("not-acceptable", "the API answers in application/json"),
+    413: ("body-too-large", "send at most 1 MiB"),
+    415: ("media-type-unsupported", "send Content-Type: application/json"),
+}
+
+
+class FieldError(BaseModel):
+    """What is wrong with one field of a request."""
+
+    field: str = Field(description="where: `body.vm`, `query.limit`, `path.address`")
+    message: str
+    type: str = Field(description="the kind of fault, stable")
+
+
+class ProblemReason(BaseModel):
+    """One reason of a refusal."""
+
+    code: str
+    message: str
+    addresses: list[str]
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="stable; what programs match on")
+    hint: str = Field(description="what to do about it")
+    errors: list[FieldError] = Field(default_factory=list)
+    reasons: list[ProblemReason] = Field(default_factory=list)
+
+
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    hint: str = "",
+    *,
+    errors: list[dict[str, Any]] | None = None,
+    reasons: list[dict[str, Any]] | None = None,
+) -> Response:
+    """A problem response."""
+    body = {
+        "type": _TYPE + code,
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "hint": hint,
+        "errors": errors or [],
+        "reasons": reasons or [],
+    }
+    return Response(json.dumps(body), status, content_type=MEDIA_TYPE)
+
+
+def from_error(error: VgpumgrError) -> Response:
+    """One of our errors, with its own status, code, hint and reasons."""
+    if error.http_status >= 500:
+        log.error("%s: %s", error.code, error.message)
+    reasons = [reason.to_json() for reason in error.reasons]
+    response = problem(error.http_status, error.code, error.message, error.hint, reasons=reasons)
+    if error.http_status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers["Retry-After"] = "5"
+    return response
+
+
+def from_validation(error: ValidationError) -> Response:
+    """A request that does not fit its model: 422 with every field that is wrong."""
+    where = {"Query": "query", "Path": "path", "Header": "header"}
+    part = next((name for suffix, name in where.items() if error.title.endswith(suffix)), "body")
+    errors = [
+        {"field": ".".join([part, *map(str, item["loc"])]), "message": item["msg"], "type": item["type"]}
+        for item in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    detail = "; ".join(f"{item['field']}: {item['message']}" for item in errors)
+    return problem(422, "validation-failed", detail, "correct the fields named in 'errors'", errors=errors)
+
+
+def _from_http(error: HTTPException) -> Response:
+    if error.response is not None:
+        return error.response  # type: ignore[return-value]
+    status = error.code or 500
+    code, hint = _HTTP_CODES.get(status, ("http-error", ""))
+    response = problem(status, code, str(error.description or HTTPStatus(status).phrase), hint)
+    for name, value in error.get_headers():
+        if name.lower() in ("allow", "retry-after"):
+            response.headers[name] = value
+    return response
+
+
+def _from_fault(error: Exception) -> Response:
+    """A fault of ours: the log has the trace, the client only that there was one."""
+    log.exception("fault while answering a request", exc_info=error)
+    return problem(
+        500, "internal", "the service met a fault of its own", "its log has the details; please report it"
+    )
+
+
+def register(app: Flask) -> None:
+    """Answer every error of an application with a problem."""
+    app.register_error_handler(VgpumgrError, from_error)
+    app.register_error_handler(HTTPException, _from_http)
+    app.register_error_handler(Exception, _from_fault)

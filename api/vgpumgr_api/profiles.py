@@ -1,0 +1,19 @@
+"""/v1/profiles: how many more of each vGPU profile fit on this host."""
+
+from __future__ import annotations
+
+from flask import Response
+from flask_openapi3 import APIBlueprint, Tag
+
+from vgpumgr_api.exchange import page_of, service
+from vgpumgr_api.responses import OfferPage, problems
+from vgpumgr_api.schemas import ProfileListQuery
+
+api = APIBlueprint("profiles", __name__, abp_tags=[Tag(name="profiles", description="vGPU profiles and capacity")])
+
+
+@api.get("/v1/profiles", summary="How many more of each profile fit", responses={200: OfferPage, **problems(404)})
+def list_profiles(query: ProfileListQuery) -> Response:
+    """Profiles of all cards (or of one), each with how many more fit in all and per GPU."""
+    offers = [item for item in service().profiles(query.gpu) if query.name in (None, item.profile.name)]
+    return page_of(offers, query.limit, query.cursor)
