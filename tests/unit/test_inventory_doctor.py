@@ -1,0 +1,181 @@
+"""The doctor names the exact remedy: setting, parameter, module, member, holder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.hosttree import DEAD_CONFIG, HostTree
+from vgpumgr.inventory import take_inventory
+from vgpumgr.inventory.doctor import diagnose
+from vgpumgr.inventory.names import NoNames
+from vgpumgr.model.doctor import Diagnosis, Finding
+
+GPU = "0000:17:00.0"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> HostTree:
+    tree = HostTree(tmp_path)
+    tree.process(1, "init")
+    return tree
+
+
+def doctor(tree: HostTree) -> Diagnosis:
+    kernel = tree.kernel()
+    return diagnose(kernel, take_inventory(kernel, names=NoNames()))
+
+
+def finding(tree: HostTree, code: str) -> Finding:
+    (gpu,) = doctor(tree).gpus
+    (found,) = (each for each in gpu.findings if each.code == code)
+    return found
+
+
+def remedies(tree: HostTree) -> list[tuple[str, str]]:
+    """Kinds and values of what switches the IOMMU on."""
+    (found,) = (each for each in doctor(tree).host if each.code == "iommu-inactive")
+    return [(str(remedy.kind), remedy.value) for remedy in found.remedies]
+
+
+INTEL = "vendor_id\t: GenuineIntel\n"
+AMD = "vendor_id\t: AuthenticAMD\n"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "tables", "command_line", "expected"),
+    [
+        (INTEL, ["APIC", "DMAR"], "quiet", [("kernel-parameter", "intel_iommu=on")]),
+        (INTEL, ["APIC"], "quiet intel_iommu=on", [("firmware-setting", "VT-d")]),
+        (INTEL, ["APIC", "DMAR"], "intel_iommu=on", [("firmware-setting", "VT-d")]),
+        (INTEL, ["APIC", "DMAR"], "intel_iommu=off", [("kernel-parameter", "intel_iommu=off")]),
+        (AMD, ["APIC"], "quiet", [("firmware-setting", "AMD-Vi")]),
+        (AMD, ["IVRS"], "amd_iommu=off", [("kernel-parameter", "amd_iommu=off")]),
+        (INTEL, [], "quiet", [("firmware-setting", "VT-d"), ("kernel-parameter", "intel_iommu=on")]),
+        ("CPU implementer\t: 0x41\n", ["APIC"], "quiet", [("firmware-setting", "SMMU")]),
+    ],
+)
+def test_what_switches_the_iommu_on(
+    tree: HostTree, cpu: str, tables: list[str], command_line: str, expected: list[tuple[str, str]]
+) -> None:
+    tree.function(GPU, "030200", "10de:2235", "nvidia")
+    tree.files({"/proc/cpuinfo": cpu, "/proc/cmdline": command_line})
+    for table in tables:
+        tree.file(f"/sys/firmware/acpi/tables/{table}", "")
+    assert remedies(tree) == expected
+    assert [(str(each.kind), each.value) for each in finding(tree, "iommu-inactive").remedies] == expected
+    assert doctor(tree).blocked
+
+
+def test_a_parameter_to_remove_says_so(tree: HostTree) -> None:
+    tree.function(GPU, "030200", "10de:2235", "nvidia")
+    tree.files({"/proc/cpuinfo": INTEL, "/proc/cmdline": "intel_iommu=off"})
+    remedy = finding(tree, "iommu-inactive").remedy
+    assert remedy is not None
+    assert remedy.undo
+    assert "remove intel_iommu=off" in remedy.text
+
+
+def test_a_free_gpu_has_only_a_next_step(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030200", "10de:2235", "nvidia", 4, reset_method="flr")
+    (gpu,) = doctor(tree).gpus
+    assert gpu.assignable
+    (step,) = gpu.findings
+    assert step.severity == "info"
+    assert step.remedy is not None
+    assert step.remedy.value == f"vgpumgr gpu bind {GPU}"
+
+
+def test_a_ready_gpu_needs_nothing(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030200", "10de:2235", "vfio-pci", 4, reset_method="flr")
+    (gpu,) = doctor(tree).gpus
+    assert [(each.code, each.remedies) for each in gpu.findings] == [("ready", ())]
+
+
+def test_the_holder_and_how_it_lets_go(tree: HostTree) -> None:
+    tree.iommu()
+    home = tree.function(GPU, "030000", "1002:73bf", "amdgpu", 4)
+    tree.folder(f"{home}/drm/renderD128")
+    tree.process(77, "blender", "/dev/dri/renderD128")
+    (remedy,) = finding(tree, "in-use-by-host").remedies
+    assert (str(remedy.kind), remedy.value) == ("holder", "kill 77")
+    assert "blender (pid 77)" in remedy.text
+
+
+def test_the_persistence_daemon_is_stopped_as_a_service(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030200", "10de:2235", "nvidia", 4)
+    tree.file(f"/proc/driver/nvidia/gpus/{GPU}/information", "Device Minor: \t 0\n")
+    tree.process(77, "nvidia-persiste", "/dev/nvidia0")
+    (remedy,) = finding(tree, "in-use-by-host").remedies
+    assert remedy.value == "systemctl stop nvidia-persistenced"
+
+
+def test_each_member_of_the_group_is_named(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function("0000:00:01.0", "060400", "8086:347a", "pcieport", 4)
+    tree.function(GPU, "030000", "10de:2204", "nvidia", 4, parent="0000:00:01.0")
+    tree.function("0000:18:00.0", "010802", "144d:a808", "nvme", 4, parent="0000:00:01.0")
+    found = finding(tree, "group-shared")
+    assert ("hardware", "another slot") in [(str(each.kind), each.value) for each in found.remedies]
+    assert [each.value for each in found.remedies if each.kind == "group-member"] == ["0000:18:00.0"]
+
+
+def test_a_dead_card_takes_a_power_cycle_and_no_command(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "120000", "1002:75a3", "vfio-pci", 4, config=DEAD_CONFIG, reset_method="bus")
+    (gpu,) = doctor(tree).gpus
+    (found,) = gpu.findings
+    assert [(str(each.kind), each.value) for each in found.remedies] == [("hardware", "power cycle")]
+
+
+def test_a_console_has_no_remedy(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030000", "1a03:2000", "ast", 4, boot_vga="1", reset_method="pm")
+    (gpu,) = doctor(tree).gpus
+    assert [(each.code, str(each.severity), each.remedies) for each in gpu.findings] == [
+        ("kind-not-offered", "info", ())
+    ]
+
+
+def test_enabled_vfs_are_disabled_the_makers_way(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030200", "10de:2235", "nvidia", 4, sriov_totalvfs="32", sriov_numvfs="0")
+    tree.function("0000:17:00.4", "030200", "10de:2235", "nvidia", 5, physfn=GPU)
+    (remedy,) = finding(tree, "vfs-enabled").remedies
+    assert remedy.value == f"/usr/lib/nvidia/sriov-manage -d {GPU}"
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [
+        ("pcie_acs_override=downstream", "acs-override"),
+        ("vfio-pci.ids=10de:2204,10de:1aef", "vfio-ids"),
+        ("intremap=off", "no-interrupt-remapping"),
+    ],
+)
+def test_parameters_that_do_harm_are_named(tree: HostTree, word: str, code: str) -> None:
+    tree.iommu()
+    tree.file("/proc/cmdline", f"quiet {word}\n")
+    (found,) = (each for each in doctor(tree).host if each.code == code)
+    assert found.remedy is not None
+    assert (found.remedy.value, found.remedy.undo) == (word, True)
+
+
+def test_a_missing_module_is_named(tree: HostTree) -> None:
+    tree.iommu()
+    (found,) = (each for each in doctor(tree).host if each.code == "vfio-not-loaded")
+    assert found.remedy is not None
+    assert (str(found.remedy.kind), found.remedy.value) == ("module", "vfio-pci")
+
+
+def test_the_report_is_data(tree: HostTree) -> None:
+    tree.function(GPU, "030200", "10de:2235", "nvidia")
+    report = doctor(tree).to_json()
+    (gpu,) = report["gpus"]
+    assert {"address", "name", "assignable", "state", "findings"} == set(gpu)
+    assert set(gpu["findings"][0]) == {"code", "severity", "message", "addresses", "remedy", "remedies"}
+    assert set(gpu["findings"][0]["remedy"]) == {"kind", "text", "value", "undo"}
