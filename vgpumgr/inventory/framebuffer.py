@@ -6,7 +6,7 @@ addresses; the nesting still tells whose BAR it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vgpumgr import address
@@ -51,9 +51,13 @@ def find_framebuffers(reader: Reader, bars: Mapping[str, Resources]) -> list[Hol
     text = reader.text("/proc/iomem", "host") if bars else None
     if text is None or not any(owner in text for owner in FRAMEBUFFERS):
         return []
+    regions = list(_regions(text))
     best: dict[tuple[str, int | None], _Region] = {}
-    for claim in _claims(_regions(text)):
-        for owner, index in _hit(claim, bars):
+    for claim in _claims(regions):
+        for owner, seen in _hit(claim, bars):
+            # A recording without ``resource`` that shows one region of the function shows its first BAR.
+            first = not bars[owner] and sum(region.name == owner for region in regions) == 1
+            index = 0 if seen is None and first else seen
             held = best.get((owner, index))
             if held is None or held.name == _GENERIC or claim.region.depth > held.depth:
                 best[owner, index] = claim.region
@@ -73,7 +77,7 @@ def _regions(text: str) -> Iterator[_Region]:
             yield _Region(len(span) - len(span.lstrip()), int(first, 16), int(last, 16), name.strip())
 
 
-def _claims(regions: Iterator[_Region]) -> Iterator[_Claim]:
+def _claims(regions: Iterable[_Region]) -> Iterator[_Claim]:
     open_regions: list[_Region] = []
     for region in regions:
         while open_regions and open_regions[-1].depth >= region.depth:
