@@ -42,8 +42,8 @@ def open_store(url: str, host_id: str, now: Callable[[], str] = utc_now) -> Stor
 
     Raises UsageError ``database-invalid``; UnavailableError ``store-unavailable``, ``store-too-new`` and kin.
     """
-    from vgpumgr.store.migrations import upgrade
+    from vgpumgr.store.migrations import ensure
 
     engine = open_engine(url)
-    upgrade(engine)
+    ensure(engine)
     return Store(Sessions(engine, host_id, now))
