@@ -27,6 +27,8 @@ class Needs(Enum):
     """Answers from the kernel alone will do."""
     BINDING = "binding"
     """Changes the host; works without the service (early boot), then as root under the host lock."""
+    BOOT = "boot"
+    """As BINDING, before libvirt runs: it must not be asked, for asking would start it."""
     SERVICE = "service"
     """Allocations and VMs: the running service's, never a second one's."""
 
@@ -130,8 +132,16 @@ class Backend(Protocol):
         """One domain."""
         ...
 
+    def plan_define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
+        """The plan of :meth:`define_vm`."""
+        ...
+
     def define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
         """The domain that was defined."""
+        ...
+
+    def plan_start_vm(self, name: str) -> JsonObject:
+        """The plan of :meth:`start_vm`."""
         ...
 
     def start_vm(self, name: str) -> JsonObject:

@@ -80,7 +80,7 @@ class Client:
     ) -> tuple[bytes, Mapping[str, str]]:
         """One exchange: the answer's body and headers. A problem is raised as an error."""
         given = {key: _text(value) for key, value in (query or {}).items() if value is not None}
-        target = f"{path}?{urlencode(given)}" if given else path
+        target = f"{path}?{urlencode(given, doseq=True)}" if given else path
         try:
             self._connection.request(method, target, body, dict(headers or {}))
             response = self._connection.getresponse()
@@ -111,5 +111,7 @@ class Client:
         return json.loads(content) if content else None
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(item) for item in value]
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -150,7 +150,7 @@ def restore(invocation: Invocation) -> int:
     """Bind again what was bound before the reboot (vgpumgr-bind.service runs this before libvirtd)."""
     from vgpumgr.cli.op import operation_table
 
-    with open_backend(invocation, Needs.BINDING) as backend:
+    with open_backend(invocation, Needs.BOOT) as backend:
         operations: list[dict[str, Any]] = backend.restore_bindings()
     emit(invocation, operations, operation_table)
     failed = [item for item in operations if item["state"] != "succeeded"]

@@ -69,8 +69,9 @@ def _open_service(config: Config, needs: Needs) -> Service:
 
     if needs is Needs.READING:
         return open_reader(config)
-    service = open_service(config, libvirt=needs is Needs.SERVICE)
-    service.start()
+    service = open_service(config, libvirt=needs is not Needs.BOOT)
+    if needs is Needs.SERVICE:
+        service.start()
     return service
 
 
@@ -176,9 +177,17 @@ class LocalBackend:
         """One domain."""
         return self._service.vm(name).to_json()
 
+    def plan_define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
+        """The plan of :meth:`define_vm`."""
+        return self._service.plan_define_vm(allocation_id, template=template, shape=_shape(shape)).to_json()
+
     def define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
         """The domain that was defined."""
         return self._service.define_vm(allocation_id, template=template, shape=_shape(shape)).to_json()
+
+    def plan_start_vm(self, name: str) -> JsonObject:
+        """The plan of :meth:`start_vm`."""
+        return self._service.plan_start_vm(name).to_json()
 
     def start_vm(self, name: str) -> JsonObject:
         """The domain, running."""

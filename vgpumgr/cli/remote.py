@@ -10,7 +10,6 @@ from urllib.parse import quote
 from vgpumgr.cli.client import Client
 
 JsonObject = dict[str, Any]
-XML = {"Content-Type": "application/xml", "Accept": "application/json"}
 
 
 class RemoteBackend:
@@ -131,9 +130,17 @@ class RemoteBackend:
         """One domain."""
         return self._get(f"/v1/vms/{quote(name, safe='')}")
 
+    def plan_define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
+        """The plan of :meth:`define_vm`."""
+        return self._post("/v1/vms", {"allocation_id": allocation_id, "template": template, **shape}, dry_run=True)
+
     def define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
         """The domain that was defined."""
         return self._post("/v1/vms", {"allocation_id": allocation_id, "template": template, **shape})
+
+    def plan_start_vm(self, name: str) -> JsonObject:
+        """The plan of :meth:`start_vm`."""
+        return self._post(f"/v1/vms/{quote(name, safe='')}/start", {}, dry_run=True)
 
     def start_vm(self, name: str) -> JsonObject:
         """The domain, running."""

@@ -7,7 +7,6 @@ import click
 from vgpumgr.cli.backend import Backend, JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.changes import PLAN, YES, confirm, show_plan
-from vgpumgr.cli.domain import STOPPING
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import emit
 from vgpumgr.cli.shape import shape_from, shape_options
@@ -75,10 +74,7 @@ def define(invocation: Invocation, allocation_id: str, template: str, plan: bool
     shape = shape_from(wanted)
     with open_backend(invocation, Needs.SERVICE) as backend:
         if plan:
-            xml = backend.allocation_xml(allocation_id, template, shape)
-            name = backend.allocation(allocation_id)["vm"]
-            step = _step("define-domain", f"define VM {name} in libvirt from the template {template}")
-            return show_plan(invocation, _checked(backend, name, xml.encode(), step))
+            return show_plan(invocation, backend.plan_define_vm(allocation_id, template, shape))
         emit(invocation, backend.define_vm(allocation_id, template, shape), vm_details)
     return EXIT_OK
 
@@ -91,7 +87,7 @@ def start(invocation: Invocation, name: str, plan: bool) -> int:
     """Start a VM, after preflight of its devices."""
     with open_backend(invocation, Needs.SERVICE) as backend:
         if plan:
-            return show_plan(invocation, _alone(backend, name, "start-domain", "start"))
+            return show_plan(invocation, backend.plan_start_vm(name))
         emit(invocation, backend.start_vm(name), vm_details)
     return EXIT_OK
 
@@ -128,26 +124,8 @@ def undefine(invocation: Invocation, name: str, plan: bool, yes: bool) -> int:
     return EXIT_OK
 
 
-def _step(kind: str, describe: str) -> JsonObject:
-    return {"kind": kind, "address": None, "path": None, "value": None, "describe": describe}
-
-
 def _alone(backend: Backend, name: str, kind: str, verb: str) -> JsonObject:
     """The plan of one call to libvirt on a domain that is there."""
-    state = backend.vm(name)["state"]
-    step = _step(kind, f"{verb} VM {name} in libvirt (now: {state})")
+    describe = f"{verb} VM {name} in libvirt (now: {backend.vm(name)['state']})"
+    step = {"kind": kind, "address": None, "path": None, "value": None, "describe": describe}
     return {"kind": kind, "subject": name, "steps": [step], "refusal": None, "warnings": []}
-
-
-def _checked(backend: Backend, name: str, xml: bytes, step: JsonObject) -> JsonObject:
-    """The plan of defining a domain: refused when preflight finds what would stop it."""
-    problems = backend.check_domain(xml)["problems"]
-    stopping = [item for item in problems if item["severity"] in STOPPING]
-    refusal = None
-    if stopping:
-        reasons = [{key: item[key] for key in ("code", "message", "addresses")} for item in stopping]
-        message = f"VM {name} would not start: {stopping[0]['message']}"
-        refusal = {"code": stopping[0]["code"], "message": message, "reasons": reasons, "hint": ""}
-    steps = [] if refusal else [step]
-    warnings = [item for item in problems if item not in stopping]
-    return {"kind": "define-domain", "subject": name, "steps": steps, "refusal": refusal, "warnings": warnings}
