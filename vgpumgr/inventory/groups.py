@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from vgpumgr import address
 from vgpumgr.inventory.classes import is_vfio_driver
-from vgpumgr.inventory.reader import Reader, clean, whole
+from vgpumgr.inventory.reader import Reader, clean, hex_id, whole
 from vgpumgr.kernel.port import IOMMU_GROUPS
 from vgpumgr.model.host import Blocker, IommuGroup, IommuState
 from vgpumgr.model.pci import VFIO_STUB_DRIVERS, PciFunction
 
 _IOMMU_CLASS = "/sys/class/iommu"
 _NOIOMMU_NAME = "vfio-noiommu"
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HINTS = ("intel_iommu=", "amd_iommu=", "iommu=", "iommu.", "vfio-pci.ids=", "pcie_acs_override=", "pci=")
 
 
@@ -82,12 +80,17 @@ def _function_blocks(name: str, function: PciFunction | None) -> Blocker | None:
 
 def _other_blocks(reader: Reader, number: int, name: str) -> Blocker | None:
     """A member that is no PCI function blocks when a host driver has it; mediated devices never do."""
-    if _UUID.fullmatch(name):
+    if _is_uuid(name):
         return None
     driver = reader.link_name(f"{IOMMU_GROUPS}/{number}/devices/{name}/driver")
     if driver is None or driver.startswith("vfio") or is_vfio_driver(driver):
         return None
     return Blocker(clean(name), clean(driver), f"not a PCI function; bound to the host driver {clean(driver)}")
+
+
+def _is_uuid(name: str) -> bool:
+    parts = name.split("-")
+    return [len(part) for part in parts] == [8, 4, 4, 4, 12] and all(hex_id(part, 12) for part in parts)
 
 
 def iommu_state(reader: Reader, groups: Iterable[IommuGroup]) -> IommuState:

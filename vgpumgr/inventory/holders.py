@@ -7,7 +7,7 @@ process's open files could be read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpumgr import address
 from vgpumgr.inventory.attachments import find_attachments
@@ -18,8 +18,7 @@ from vgpumgr.kernel.port import PCI_DEVICES, Kernel
 from vgpumgr.model.host import Holder
 
 
-@dataclass(frozen=True, slots=True)
-class Holders:
+class Holders(NamedTuple):
     """What was found. ``known`` is true when every process's open files could be read."""
 
     holders: tuple[Holder, ...]

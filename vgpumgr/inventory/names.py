@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 _FILES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/var/lib/pciutils/pci.ids")
-_NEXT_VENDOR = re.compile(rb"\n[0-9A-Za-z]")
-_NEXT_DEVICE = re.compile(rb"\n\t[0-9a-f]")
-_NEXT_LINE = re.compile(rb"\n|\Z")
+_NEXT_VENDOR = rb"\n[0-9A-Za-z]"
+_NEXT_DEVICE = rb"\n\t[0-9a-f]"
+_NEXT_LINE = rb"\n|\Z"
 
 
 class Names(Protocol):
@@ -70,8 +70,9 @@ class PciIds:
         at = self._data.find(b"\n" + wanted, start, end)
         return None if at < 0 else at + 1
 
-    def _before(self, pattern: re.Pattern[bytes], start: int) -> int:
-        match = pattern.search(self._data, start)
+    def _before(self, pattern: bytes, start: int) -> int:
+        # Compiled when first needed (and kept by ``re``): a host without GPUs needs no names.
+        match = re.compile(pattern).search(self._data, start)
         return match.start() if match else len(self._data)
 
     def _rest(self, start: int, skip: int) -> str:

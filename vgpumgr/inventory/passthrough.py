@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from vgpumgr.errors import Reason
 from vgpumgr.model.host import (
@@ -26,8 +27,7 @@ from vgpumgr.model.reasons import INFORMATIVE
 _STUB = "pci-stub"
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """All that the verdict on one GPU rests on. ``holders`` are those of the GPU, its companions and its group."""
 
     function: PciFunction

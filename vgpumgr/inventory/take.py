@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from vgpumgr.inventory.classes import gpu_kind
 from vgpumgr.inventory.companions import CardMap, find_companions, is_second_head
@@ -23,8 +24,7 @@ from vgpumgr.model.host import Companion, Gpu, GpuKind, HostInventory, IommuGrou
 from vgpumgr.model.pci import PciFunction
 
 
-@dataclass(frozen=True, slots=True)
-class _Card:
+class _Card(NamedTuple):
     """A GPU function while its inventory is being put together."""
 
     function: PciFunction
