@@ -126,15 +126,9 @@ class RealKernel:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         if self.exists(f"/sys/module/{name.replace('-', '_')}"):
             return
-        import shutil
-        import subprocess
+        from vgpumgr.kernel.modules import load
 
-        modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
-        if modprobe is None:
-            raise FileNotFoundError(errno.ENOENT, "modprobe is not installed (Debian package kmod)", name)
-        done = subprocess.run([modprobe, "--", name], capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode:
-            raise FileNotFoundError(errno.ENOENT, done.stderr.strip() or "modprobe failed", name)
+        load(name)
 
     @contextmanager
     def watch(self) -> Iterator[Watch]:
