@@ -185,7 +185,7 @@ class Journey:
         self._check(operation["state"] == "succeeded", f"operation {operation['state']}: {error.get('message')}")
 
     def _curl(self, method: str, path: str, body: JsonObject | None, query: dict[str, str]) -> None:
-        address = f"http://localhost{quote(path)}" + (f"?{urlencode(query)}" if query else "")
+        address = f"http://localhost{quote(path, safe='/:')}" + (f"?{urlencode(query)}" if query else "")
         parts = ['curl -s --unix-socket "$S"', *([f"-X {method}"] if method != "GET" else []), f"'{address}'"]
         if body is not None:
             parts += ["-H 'Content-Type: application/json'", f"-d '{json.dumps(body)}'"]

@@ -79,6 +79,7 @@ def _add_function(machine: Machine, entry: Mapping[str, Any], iommu: bool) -> No
     _slicing(machine, function, entry, vendor, device)
     if entry.get("driver"):
         _bind(machine, function, str(entry["driver"]))
+    _enable_vfs(machine, function, entry)
     _neighbours(machine, function, entry)
 
 
@@ -165,7 +166,9 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
     shape = entry.get("sriov")
     if shape is not None:
         _known(
-            shape, {"total", "offset", "stride", "vf_device", "vf_class", "vf_driver", "refuses"}, function.address
+            shape,
+            {"total", "enabled", "offset", "stride", "vf_device", "vf_class", "vf_driver", "refuses"},
+            function.address,
         )
         code = shape.get("refuses")
         function.sriov = SriovShape(
@@ -192,6 +195,17 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
             bool(card.get("header", True)),
             frozenset(map(str, card.get("bad_vfs", []))),
         )
+
+
+def _enable_vfs(machine: Machine, function: SimFunction, entry: Mapping[str, Any]) -> None:
+    """The VFs that a vendor's tool enabled while the host booted."""
+    enabled = (entry.get("sriov") or {}).get("enabled")
+    if not enabled:
+        return
+    try:
+        sriov.write_numvfs(machine, function, str(enabled))
+    except OSError as error:
+        raise _wrong(function.address, f"sriov: enabled: {enabled}: {error.strerror}") from error
 
 
 def _bind(machine: Machine, function: SimFunction, driver: str) -> None:
