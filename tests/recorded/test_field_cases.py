@@ -10,6 +10,7 @@ import pytest
 from tests.recorded.hosts import case, case_folder, gpu_of, host_of_case
 from vgpumgr.inventory import take_inventory
 from vgpumgr.inventory.doctor import diagnose
+from vgpumgr.inventory.kernel_log import with_kernel_log
 from vgpumgr.kernel.recorded import open_recording
 from vgpumgr.model.host import HostInventory
 
@@ -136,9 +137,14 @@ def test_c15_a_dead_card_wants_a_power_cycle() -> None:
 
 
 def test_c25_seven_vfs_possible_none_enabled() -> None:
-    (gpu,) = host_of_case("C25").gpus
+    host = host_of_case("C25")
+    (gpu,) = host.gpus
     assert gpu.sriov is not None
-    assert (gpu.sriov.total_vfs, gpu.sriov.num_vfs) == (7, 0)
+    assert (gpu.sriov.total_vfs, gpu.sriov.num_vfs, gpu.sriov.driver_ready) == (7, 0, None)
+    log = (case_folder("C25") / "input.log").read_text().splitlines()
+    (told,) = with_kernel_log(host, log).gpus
+    assert told.sriov is not None
+    assert told.sriov.driver_ready is False
 
 
 def test_c31_the_boot_framebuffer_on_the_bar_is_a_warning(tmp_path: Path) -> None:

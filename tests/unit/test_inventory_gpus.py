@@ -8,6 +8,7 @@ import pytest
 
 from tests.hosttree import PLAIN_CONFIG, VF_CONFIG, HostTree
 from vgpumgr.inventory import take_inventory
+from vgpumgr.inventory.kernel_log import with_kernel_log
 from vgpumgr.inventory.names import NoNames
 from vgpumgr.model.host import Gpu, HostInventory
 
@@ -138,6 +139,22 @@ def test_without_a_driver_no_vfs_can_be_enabled(tree: HostTree) -> None:
     sriov = gpu(tree, PF).sriov
     assert sriov is not None
     assert sriov.driver_ready is False
+
+
+@pytest.mark.parametrize(
+    ("line", "ready"),
+    [
+        (f"[    4.0] i915 {PF}: driver does not support SR-IOV configuration via sysfs", False),
+        (f"Dec  1 host kernel: pci {PF}: no driver bound to device; cannot configure SR-IOV", False),
+        ("[    4.0] i915 0000:00:02.0: driver does not support SR-IOV configuration via sysfs", None),
+        (f"[    4.0] i915 {PF}: GuC firmware loaded", None),
+    ],
+)
+def test_the_log_says_that_a_driver_cannot_enable_vfs(tree: HostTree, line: str, ready: bool | None) -> None:
+    tree.function(PF, "030000", "8086:46a6", "i915", sriov_totalvfs="7", sriov_numvfs="0")
+    sriov = with_kernel_log(look(tree), [line]).gpus[0].sriov
+    assert sriov is not None
+    assert sriov.driver_ready is ready
 
 
 def test_a_four_function_card_travels_as_a_whole(tree: HostTree) -> None:

@@ -260,6 +260,14 @@ def test_a_multipath_disk_is_found_through_its_controllers(tree: HostTree) -> No
     assert uses_of_the_disk(tree) == [("mount", "/data")]
 
 
+def test_a_recording_without_partitions_of_their_own_still_tells(tree: HostTree) -> None:
+    home = tree.function("0000:18:00.0", "010802", "144d:a808", "nvme", 31)
+    tree.file(f"{home}/nvme/nvme0/nvme0n1/nvme0n1p2/dev", "259:2\n")
+    tree.link("/sys/block/nvme0n1", f"{home}/nvme/nvme0/nvme0n1")
+    tree.file("/proc/self/mounts", "/dev/nvme0n1p2 /srv ext4 rw 0 0\nproc /proc proc rw 0 0\n")
+    assert uses_of_the_disk(tree) == [("mount", "/srv")]
+
+
 def test_an_unused_disk_holds_nothing(tree: HostTree) -> None:
     storage(tree)
     tree.file("/proc/1/mountinfo", "36 35 8:1 / / rw - ext4 /dev/sda1 rw\n")

@@ -80,15 +80,39 @@ class PciIds:
         return self._data[start + skip : self._before(_NEXT_LINE, start)].decode("utf-8", "replace").strip()
 
 
+class UdevNames:
+    """What udev's database says about the functions of this machine, for one that has no ``pci.ids``."""
+
+    def __init__(self) -> None:
+        import pyudev
+
+        self._known: dict[tuple[str, str], str] = {}
+        for device in pyudev.Context().list_devices(subsystem="pci"):
+            vendor, _, number = device.properties.get("PCI_ID", "").lower().partition(":")
+            maker = device.properties.get("ID_VENDOR_FROM_DATABASE")
+            model = device.properties.get("ID_MODEL_FROM_DATABASE")
+            if maker and model:
+                self._known[vendor, number] = f"{maker} {model}"
+
+    def name(self, vendor: str, device: str, subsystem: str | None) -> str | None:
+        """See :class:`Names`."""
+        return self._known.get((vendor, device))
+
+
 @cache
-def machine_names() -> Names:
-    """The first ``pci.ids`` of this machine that can be used; names nothing where there is none."""
+def machine_names(live: bool = False) -> Names:
+    """This machine's hardware database: the first ``pci.ids`` that can be used, else (``live``: for the
+    machine's own functions) udev's. Names nothing where there is neither.
+    """
     for path in _FILES:
         try:
             return PciIds(Path(path))
         except (OSError, ValueError):
             continue
-    return NoNames()
+    try:
+        return UdevNames() if live else NoNames()
+    except (ImportError, OSError):
+        return NoNames()
 
 
 def display_name(names: Names, vendor: str | None, device: str | None, subsystem: str | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from vgpumgr.inventory.reader import Reader, clean
 from vgpumgr.model.host import Holder
 
-_BLOCK = ("/sys/class/block", "/sys/block")
+_BLOCK = "/sys/class/block"
+_WHOLE_DISKS = "/sys/block"
 _MOUNTS = ("/proc/1/mountinfo", "/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts")
 _SUBSYSTEM = "nvme-subsystem"
 _MAX_STACK = 16
@@ -22,29 +23,44 @@ class Mount(NamedTuple):
     point: str
 
 
+class _Disk(NamedTuple):
+    """A block device: its directory in sysfs, and the text of the link that says where it hangs."""
+
+    path: str
+    place: str
+
+
 def find_storage(reader: Reader, addresses: set[str]) -> list[Holder]:
     """Mounts and swap areas on disks behind the given functions."""
-    places = _places(reader)
-    owned = {name: owner for name, path in places.items() for owner in _owners(reader, path, addresses)}
+    disks = _disks(reader)
+    owned = {name: owner for name, disk in disks.items() for owner in _owners(reader, disk.place, addresses)}
     if not owned:
         return []
     used = _used(reader)
     holders = []
     for disk, owner in sorted(owned.items()):
-        for name, chain in _stack(reader, disk, owned):
-            for kind, where in used.by_device(reader, name):
+        for name, chain in _stack(reader, disk, disks):
+            for kind, where in used.by_device(reader, name, disks[name].path):
                 detail = " on ".join((name, *reversed(chain)))
                 holders.append(Holder(kind, clean(where), owner, detail=clean(detail)))
     return list(dict.fromkeys(holders))
 
 
-def _places(reader: Reader) -> dict[str, str]:
-    """Block devices, partitions too, with the text of their links."""
-    for folder in _BLOCK:
-        names = reader.names(folder, "host")
-        if names:
-            return {name: reader.link(f"{folder}/{name}") or "" for name in names}
-    return {}
+def _disks(reader: Reader) -> dict[str, _Disk]:
+    """Block devices by name, partitions too. A recording may have only ``/sys/block``, partitions inside."""
+    disks = {name: _disk(reader, f"{_BLOCK}/{name}") for name in reader.names(_BLOCK, "host")}
+    if disks:
+        return disks
+    for name in reader.names(_WHOLE_DISKS, "host"):
+        disk = disks[name] = _disk(reader, f"{_WHOLE_DISKS}/{name}")
+        for child in reader.names(disk.path, "host"):
+            if child.startswith(name):
+                disks[child] = _Disk(f"{disk.path}/{child}", disk.place)
+    return disks
+
+
+def _disk(reader: Reader, path: str) -> _Disk:
+    return _Disk(path, reader.link(path) or "")
 
 
 def _owners(reader: Reader, path: str, addresses: set[str]) -> Iterator[str]:
@@ -59,7 +75,7 @@ def _owners(reader: Reader, path: str, addresses: set[str]) -> Iterator[str]:
                 yield from (part for part in place.split("/") if part in addresses)
 
 
-def _stack(reader: Reader, disk: str, owned: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _stack(reader: Reader, disk: str, disks: Mapping[str, _Disk]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The disk itself and everything built on it, each with what lies under it."""
     seen = {disk}
     todo: list[tuple[str, tuple[str, ...]]] = [(disk, ())]
@@ -67,8 +83,8 @@ def _stack(reader: Reader, disk: str, owned: Iterable[str]) -> Iterator[tuple[st
         name, below = todo.pop()
         yield name, below
         if len(below) < _MAX_STACK:
-            for upper in reader.names(f"/sys/class/block/{name}/holders", "host"):
-                if upper not in seen:
+            for upper in reader.names(f"{disks[name].path}/holders", "host"):
+                if upper not in seen and upper in disks:
                     seen.add(upper)
                     todo.append((upper, (*below, name)))
 
@@ -86,10 +102,10 @@ class _Used:
                 self._by_name.setdefault(mount.source.removeprefix("/dev/"), []).append(mount.point)
         self._swaps = {swap.removeprefix("/dev/") for swap in swaps}
 
-    def by_device(self, reader: Reader, name: str) -> Iterator[tuple[str, str]]:
+    def by_device(self, reader: Reader, name: str, path: str) -> Iterator[tuple[str, str]]:
         """``(kind, where)`` for one block device, under its kernel name and its device-mapper name."""
-        number = reader.text(f"/sys/class/block/{name}/dev", "host")
-        mapped = reader.text(f"/sys/class/block/{name}/dm/name", "host") if name.startswith("dm-") else None
+        number = reader.text(f"{path}/dev", "host")
+        mapped = reader.text(f"{path}/dm/name", "host") if name.startswith("dm-") else None
         names = [name, f"mapper/{mapped}"] if mapped else [name]
         points = list(self._by_number.get(number or "", []))
         points += [point for each in names for point in self._by_name.get(each, [])]

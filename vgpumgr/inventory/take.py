@@ -14,7 +14,7 @@ from vgpumgr.inventory.functions import read_functions
 from vgpumgr.inventory.groups import build_groups, group_of_members, iommu_state, read_membership
 from vgpumgr.inventory.health import judge_health
 from vgpumgr.inventory.holders import Holders, look, watch
-from vgpumgr.inventory.names import Names, display_name, machine_names
+from vgpumgr.inventory.names import Names, NoNames, display_name, machine_names
 from vgpumgr.inventory.passthrough import Situation, judge
 from vgpumgr.inventory.reader import Reader, clean, whole
 from vgpumgr.inventory.topology import TopologyMap
@@ -52,7 +52,9 @@ def take_inventory(kernel: Kernel, *, names: Names | None = None) -> HostInvento
     _notice_vfio_members(reader, functions, gpu_groups)
     groups = build_groups(reader, membership, functions, {group for group in gpu_groups if group is not None})
     state = iommu_state(reader, groups.values())
-    builder = _Builder(reader, functions, groups, state, cards, names or machine_names())
+    if names is None:
+        names = machine_names(live=kernel.label == "real") if cards else NoNames()
+    builder = _Builder(reader, functions, groups, state, cards, names)
     return HostInventory(
         hostname=_word(reader, "/proc/sys/kernel/hostname"),
         kernel=_kernel_release(reader),

@@ -1,0 +1,34 @@
+"""What the kernel log adds to an inventory: drivers that said they cannot enable virtual functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vgpumgr import address
+from vgpumgr.model.host import Gpu, HostInventory
+
+_REFUSALS = (
+    "driver does not support SR-IOV configuration via sysfs",
+    "no driver bound to device; cannot configure SR-IOV",
+)
+
+
+def with_kernel_log(inventory: HostInventory, lines: Iterable[str]) -> HostInventory:
+    """The same inventory with ``sriov.driver_ready`` false where the log says that the driver cannot do it.
+
+    ``lines`` are log lines in any of the usual forms: ``[    4.0] i915 0000:00:02.0: driver does not ...``.
+    """
+    refused = {name for line in lines if line.rstrip().endswith(_REFUSALS) for name in _addresses(line)}
+    return replace(
+        inventory, gpus=tuple(_refused(gpu) if gpu.address in refused else gpu for gpu in inventory.gpus)
+    )
+
+
+def _addresses(line: str) -> Iterable[str]:
+    words = (word.rstrip(":") for word in line.split())
+    return (word for word in words if address.is_address(word))
+
+
+def _refused(gpu: Gpu) -> Gpu:
+    return gpu if gpu.sriov is None else replace(gpu, sriov=replace(gpu.sriov, driver_ready=False))
