@@ -36,15 +36,15 @@ def service(tmp_path: Path) -> Iterator[Service]:
     opened.close()
 
 
-def allocate(service: Service, vm: str, profile: str = "A40-8Q", count: int = 1) -> Allocation:
-    allocation = service.allocate(AllocationRequest(vm=vm, profile=profile, count=count))
+def allocate(service: Service, vm: str, profile: str = "A40-8Q", count: int = 1, card: str = CARD) -> Allocation:
+    allocation = service.allocate(AllocationRequest(vm=vm, profile=profile, count=count, gpu=card))
     assert allocation.operation_id is not None
     service.wait(allocation.operation_id, None)
     return service.allocation(allocation.id)
 
 
 def more_of(service: Service, name: str) -> int:
-    return sum(offer.creatable for offer in service.profiles() if offer.profile.name == name)
+    return sum(offer.creatable for offer in service.profiles(CARD) if offer.profile.name == name)
 
 
 def test_an_allocation_gets_its_vgpus_and_gives_them_back(service: Service) -> None:
@@ -66,7 +66,7 @@ def test_a_bad_vf_does_not_fail_an_allocation(tmp_path: Path) -> None:
     execute("op", plan_slice(service.kernel, service.gpu(card)), StepContext(service.kernel), MemoryJournal())
     assert isinstance(service.kernel, SimulatedKernel)
     service.kernel.machine.cards[card].bad_vfs = frozenset({"0000:18:00.4"})
-    allocation = allocate(service, "train-1", "H100XM-40C", 2)
+    allocation = allocate(service, "train-1", "H100XM-40C", 2, card)
     assert allocation.state is AllocationState.READY
     made = {vgpu.id for vgpu in service.gpu(card).vgpu.instances}
     assert {device.handle for device in allocation.devices} == made

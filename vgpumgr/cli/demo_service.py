@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,12 +36,25 @@ class DemoService:
 
 
 @contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the demo as Ctrl-C does, so that the service is stopped and the folder removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    earlier = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+@contextmanager
 def running_service(host: str, listen: str = "") -> Iterator[DemoService]:
     """Start ``vgpumgr serve``, wait until it is ready, stop it in the end.
 
     Raises UnavailableError with the last lines of the log when it does not come up.
     """
-    with TemporaryDirectory(prefix="vgpumgr-demo-") as place:
+    with _terminable(), TemporaryDirectory(prefix="vgpumgr-demo-") as place:
         folder = Path(place)
         settings = folder / "config.toml"
         settings.write_text(_settings(folder, host, listen), encoding="utf-8")
