@@ -52,6 +52,7 @@ def create_app(service: Service | None, *, check_host: bool = True) -> OpenAPI:
         validation_error_model=Problem,
         validation_error_callback=from_validation,
         static_folder=None,
+        security_schemes={},
     )
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY + 1
     app.json.sort_keys = False  # type: ignore[attr-defined]

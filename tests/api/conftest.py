@@ -1,0 +1,48 @@
+"""The whole service on the simulated VDI host, with libvirt's in-process driver, behind Flask's test client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from vgpumgr.assembly import open_service
+from vgpumgr.config import Config
+from vgpumgr.service import Service
+from vgpumgr_api.app import create_app
+
+GPU = "0000:3b:00.0"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    config = Config(state_dir=tmp_path, runtime_dir=tmp_path, libvirt_uri="test:///default", simulate="vdi-a40")
+    opened = open_service(config)
+    opened.start()
+    yield opened
+    for vm in opened.vms():
+        if vm.allocation is not None:
+            opened.stop_vm(vm.name, force=True)
+            opened.undefine_vm(vm.name)
+    opened.close()
+
+
+@pytest.fixture
+def client(service: Service) -> FlaskClient:
+    return create_app(service).test_client()
+
+
+@pytest.fixture
+def allocate(client: FlaskClient) -> Callable[..., dict[str, Any]]:
+    """Allocate by REST and wait until it is ready."""
+
+    def create(vm: str, **wanted: Any) -> dict[str, Any]:
+        answer = client.post("/v1/allocations?wait=30", json={"vm": vm, **wanted})
+        assert answer.status_code == 201, answer.get_data(as_text=True)
+        body: dict[str, Any] = answer.get_json()
+        return body
+
+    return create
