@@ -51,6 +51,7 @@ def companions(tree: HostTree, address: str) -> list[tuple[str, bool]]:
         ("030000", "126f:0750", "bmc-vga"),
         ("030000", "18ca:0020", "bmc-vga"),
         ("030000", "1002:515e", "bmc-vga"),
+        ("030000", "19a2:0800", "bmc-vga"),
         ("030000", "1234:1111", "gpu"),
         ("038000", "1af4:1050", "gpu"),
         ("030000", "8086:46a6", "gpu"),

@@ -154,6 +154,16 @@ def test_a_vf_in_use_is_named(tree: HostTree) -> None:
     assert held(tree, GPU) == [("process", "qemu-system-x86", "0000:17:00.4")]
 
 
+def test_a_proc_that_hides_other_peoples_processes_leaves_the_owner_unknown(tmp_path: Path) -> None:
+    tree = HostTree(tmp_path)
+    tree.iommu()
+    tree.function(GPU, "030000", "10de:2204", "vfio-pci", 31)
+    tree.process(900, "my own shell", "/dev/null")
+    assert gpus(tree)[GPU].passthrough.state == "ready"
+    tree.file("/proc/self/mounts", "proc /proc proc rw,nosuid,hidepid=2 0 0\n")
+    assert gpus(tree)[GPU].passthrough.state == "unknown"
+
+
 def test_files_that_may_not_be_looked_at_leave_the_owner_unknown(tree: HostTree) -> None:
     tree.function(GPU, "030000", "10de:2204", "vfio-pci", 31)
     tree.process(900, "secret")

@@ -16,6 +16,7 @@ _MANAGEMENT_VENDORS = frozenset(
         "1050",  # Nuvoton (Winbond)
         "126f",  # Silicon Motion
         "18ca",  # XGI
+        "19a2",  # Emulex (ServerEngines Pilot)
     }
 )
 """Makers whose display functions are server consoles: they belong to the host, always."""

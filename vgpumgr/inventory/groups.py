@@ -98,19 +98,18 @@ def iommu_state(reader: Reader, groups: Iterable[IommuGroup]) -> IommuState:
     units = reader.names(_IOMMU_CLASS, "host")
     numbers = [group.id for group in groups]
     active = bool(units) or bool(numbers)
+    hints = () if active else ("no entry in /sys/class/iommu and no group in /sys/kernel/iommu_groups",)
     if active and not units and _is_noiommu(reader, numbers[0]):
         reader.warn("vfio-noiommu", "VFIO runs in its unsafe no-IOMMU mode: its groups isolate nothing", "host")
-        active = False
-    return IommuState(active=active, hints=tuple(_hints(reader, active)))
+        active, hints = False, ("the only groups are those of VFIO's no-IOMMU mode",)
+    return IommuState(active=active, hints=(*hints, *_command_line(reader)))
 
 
 def _is_noiommu(reader: Reader, number: int) -> bool:
     return reader.text(f"{IOMMU_GROUPS}/{number}/name", f"group {number}") == _NOIOMMU_NAME
 
 
-def _hints(reader: Reader, active: bool) -> Iterable[str]:
-    if not active:
-        yield "no entry in /sys/class/iommu and no group in /sys/kernel/iommu_groups"
+def _command_line(reader: Reader) -> Iterable[str]:
     for word in (reader.text("/proc/cmdline", "host") or "").split():
         if word.startswith(_HINTS):
             yield f"the kernel command line has {clean(word)}"

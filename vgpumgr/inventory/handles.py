@@ -32,7 +32,7 @@ def find_handles(reader: Reader, watched: Mapping[str, Watched]) -> tuple[list[H
     sound_cards = _sound_cards(reader, watched)
     pids = [name for name in reader.names("/proc", "host") if name.isascii() and name.isdigit()]
     holders: list[Holder] = []
-    known = bool(pids)
+    known = bool(pids) and not _are_hidden(reader, pids)
     for pid in pids:
         opened = _open_devices(reader, pid)
         if opened is None:
@@ -45,6 +45,14 @@ def find_handles(reader: Reader, watched: Mapping[str, Watched]) -> tuple[list[H
         if held:
             holders.extend(_holders(reader, pid, held))
     return holders, known
+
+
+def _are_hidden(reader: Reader, pids: list[str]) -> bool:
+    """True when /proc shows an ordinary user only their own processes (``hidepid``): what is seen is not all."""
+    if "1" in pids:
+        return False
+    mounts = (line.split() for line in (reader.text("/proc/self/mounts", "host") or "").splitlines())
+    return any(len(fields) > 3 and fields[1] == "/proc" and "hidepid=" in fields[3] for fields in mounts)
 
 
 def _open_devices(reader: Reader, pid: str) -> set[str] | None:

@@ -95,7 +95,7 @@ class RecordedDirectory(_ReadOnly):
     def read(self, path: str) -> bytes:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         parent, _, name = path.rpartition("/")
-        host = f"{self._directory(parent)}/{name}"
+        host = f"{self._resolved.get(parent) or self._directory(parent)}/{name}"
         try:
             return read_file(host, os.O_NOFOLLOW)
         except OSError as error:
@@ -112,7 +112,7 @@ class RecordedDirectory(_ReadOnly):
     def readlink(self, path: str) -> str:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         parent, _, name = path.rpartition("/")
-        return os.readlink(f"{self._directory(parent)}/{name}")
+        return os.readlink(f"{self._resolved.get(parent) or self._directory(parent)}/{name}")
 
     def exists(self, path: str) -> bool:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
