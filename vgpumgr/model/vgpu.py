@@ -72,9 +72,11 @@ class Vgpu:
     parent: str
     owner: str | None = None
     iommu_group: int | None = None
+    gpu_instance: int | None = None
+    """The MIG GPU instance that backs it, where the driver tells."""
 
     def to_json(self) -> JsonObject:
-        """The shape of DESIGN §6, plus ``iommu_group``."""
+        """The shape of DESIGN §6, plus ``iommu_group`` and ``gpu_instance``."""
         return {
             "id": self.id,
             "profile_id": self.profile_id,
@@ -82,6 +84,7 @@ class Vgpu:
             "parent": self.parent,
             "owner": self.owner,
             "iommu_group": self.iommu_group,
+            "gpu_instance": self.gpu_instance,
         }
 
 

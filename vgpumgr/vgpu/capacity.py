@@ -37,6 +37,8 @@ class Shape:
     max_mixed: int | None = None
     mig_shape: str | None = None
     """Set for MIG-backed profiles: the GPU instance it lives in (``1g.10gb``)."""
+    places: int | None = None
+    """Places in mixed-size mode that the driver says are free for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,8 @@ def _instances(card: CardState, shape: Shape) -> list[_Bound]:
     if shape.mig_shape is not None or card.mode is SizeMode.FREE:
         return []
     most = shape.max_instances if card.mode is SizeMode.EQUAL else shape.max_mixed
+    if most is None and shape.places is not None:
+        return []
     if most is None:
         return _most_unknown(card, shape)
     held = [resident for resident in _time_sliced(card) if _same_size(resident.shape, shape)]
@@ -158,8 +162,13 @@ def _same_size(one: Shape, other: Shape) -> bool:
 
 def _placements(card: CardState, shape: Shape) -> list[_Bound]:
     """Mixed-size mode: each size has its aligned places; a vGPU spoils every place that it touches."""
+    if card.mode is not SizeMode.MIXED or shape.mig_shape is not None:
+        return []
+    if shape.places is not None:
+        reserved = [resident.shape for resident in card.residents if resident.reserved]
+        return [_told_places(card, shape, reserved)]
     total, slots = card.framebuffer_mib, shape.max_mixed
-    if card.mode is not SizeMode.MIXED or shape.mig_shape is not None or not total or not slots:
+    if not total or not slots:
         return []
     width = total // slots
     places = range(0, width * slots, width)
@@ -171,6 +180,16 @@ def _placements(card: CardState, shape: Shape) -> list[_Bound]:
     left = len(free) - sum(_spoiled(other, width, total) for other in unplaced)
     message = f"{left if left > 0 else 'none'} of the {slots} places for {shape.name} on {card.address} are free"
     return [(left, Reason("placement", message, (card.address,)))]
+
+
+def _told_places(card: CardState, shape: Shape, reserved: Sequence[Shape]) -> _Bound:
+    """The driver's own count of free places, less what promised vGPUs may spoil of them."""
+    told = shape.places or 0
+    total = card.framebuffer_mib or 0
+    width = shape.framebuffer_mib or total
+    spoiled = sum(_spoiled(other, width, total) if width else told for other in reserved)
+    message = f"{told} places for {shape.name} on {card.address} are free"
+    return told - spoiled, Reason("placement", message, (card.address,))
 
 
 def _spoiled(other: Shape, width: int, total: int) -> int:

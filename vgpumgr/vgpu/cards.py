@@ -89,6 +89,7 @@ def vendor_card(gpu: Gpu, vfs: Sequence[VendorVf], functions: Functions) -> Card
             profile=names.get(vf.current),
             parent=vf.address,
             iommu_group=_group(functions, vf.address),
+            gpu_instance=vf.gpu_instance,
         )
         for vf in vfs
         if vf.current is not None and vf.current != NO_TYPE

@@ -18,7 +18,8 @@ from vgpumgr.vgpu.cards import Card
 from vgpumgr.vgpu.files import read_mdevs
 from vgpumgr.vgpu.mdev_steps import CreateMdev
 from vgpumgr.vgpu.names import same_profile
-from vgpumgr.vgpu.observe import read_card
+from vgpumgr.vgpu.nvml_port import NvmlPort
+from vgpumgr.vgpu.observe import NVIDIA, read_card
 from vgpumgr.vgpu.port import Making, Order, Room
 from vgpumgr.vgpu.profiles import state_of
 from vgpumgr.vgpu.vendor_steps import SetVgpuType
@@ -40,6 +41,7 @@ def plan_create(
     *,
     room: Room | None = None,
     pending: Mapping[str, int] | None = None,
+    nvml: NvmlPort | None = None,
 ) -> VgpuPlan:
     """The plan that makes every vGPU ordered on one card, or the refusal. All or nothing.
 
@@ -51,9 +53,10 @@ def plan_create(
         return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=_not_sliceable(gpu)))
     room = room or Room()
     promised = [profile_id for profile_id, count in (pending or {}).items() for _ in range(count)]
+    told = nvml.card(gpu.address) if nvml is not None and gpu.function.vendor_id == NVIDIA else None
     makings: list[Making] = []
     for order in orders:
-        profiles = state_of(card, promised).profiles
+        profiles = state_of(card, promised, told).profiles
         refusal = _order_refusal(inventory, card, profiles, order)
         if refusal is not None:
             return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=refusal))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from vgpumgr import address
 from vgpumgr.inventory.reader import Reader, whole
-from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES
+from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES, read_text
 from vgpumgr.vgpu.descriptions import Description, parse_creatable, parse_description
 
 NO_TYPE = "0"
@@ -50,6 +50,8 @@ class VendorVf:
     address: str
     creatable: tuple[tuple[str, str], ...]
     current: str | None
+    gpu_instance: int | None = None
+    """The MIG GPU instance behind its vGPU."""
 
 
 def read_mdev_types(reader: Reader, parents: Iterable[str]) -> MdevTypes:
@@ -107,7 +109,11 @@ def read_vendor_vfs(reader: Reader, vfs: Iterable[str]) -> list[VendorVf]:
         if text is None and not reader.kernel.exists(f"{base}/current_vgpu_type"):
             continue
         current = reader.text(f"{base}/current_vgpu_type", vf)
-        found.append(VendorVf(vf, tuple(parse_creatable(text or "")), current or None))
+        instance = None
+        if current not in (None, "", NO_TYPE):
+            # Reading it is an error (ENXIO) while there is no vGPU, so it is asked only then.
+            instance = whole(read_text(reader.kernel, f"{base}/gpu_instance_id") or "")
+        found.append(VendorVf(vf, tuple(parse_creatable(text or "")), current or None, instance))
     return found
 
 

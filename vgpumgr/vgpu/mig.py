@@ -24,12 +24,12 @@ class MigState:
     """MIG of one card. ``time_sliced``: several vGPUs share a GPU instance (all of one size)."""
 
     enabled: bool
-    pending: bool | None = None
-    """The mode after the next reset, where it differs."""
     instances: tuple[GpuInstance, ...] = ()
     time_sliced: bool = False
     per_instance: tuple[tuple[str, int, int], ...] = ()
     """(shape, framebuffer MiB, most vGPUs of that size in one GPU instance), for time-sliced MIG."""
+    room: tuple[tuple[str, int], ...] = ()
+    """(shape, how many more GPU instances of it could be made)."""
 
 
 Held = tuple[str | None, int | None, int | None]
@@ -48,7 +48,9 @@ def mig_bound(
         return 0, Reason("mig-off", f"{address} is not in MIG mode, which {shape} profiles need", (address,))
     instances = [instance for instance in mig.instances if instance.shape == shape]
     if not instances:
-        return 0, Reason("mig-no-instance", f"{address} has no GPU instance {shape}", (address,))
+        more = dict(mig.room).get(shape, 0)
+        message = f"{address} has no GPU instance {shape}; {more or 'none'} could be made"
+        return 0, Reason("mig-no-instance", message, (address,))
     if mig.time_sliced:
         left = _time_sliced_left(mig, instances, shape, size, held)
     else:
@@ -67,5 +69,5 @@ def _time_sliced_left(
         sizes = [mib for other, mib, where in held if other == shape and where == instance.id]
         if all(mib == size for mib in sizes):
             left += most - len(sizes)
-    lost = [mib for other, mib, where in held if other == shape and where is None]
-    return left - sum(1 if mib == size else most for mib in lost)
+    homeless = [mib for other, mib, where in held if other == shape and where is None]
+    return left - sum(1 if mib == size else most for mib in homeless)

@@ -19,9 +19,10 @@ from vgpumgr.model.host import Gpu, HostInventory
 from vgpumgr.model.vgpu import VgpuState
 from vgpumgr.vgpu.cards import Card, Functions, mdev_card, plain_vf_card, vendor_card
 from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
+from vgpumgr.vgpu.nvml_port import NvmlPort
 from vgpumgr.vgpu.profiles import state_of
 
-NEEDS_VENDOR_INTERFACE = "10de"
+NVIDIA = "10de"
 """NVIDIA's VFs are no slices by themselves: one of its two interfaces must give them a type."""
 
 
@@ -29,11 +30,14 @@ Pending = Mapping[str, Mapping[str, int]]
 """vGPUs promised to allocations and not made yet: GPU → profile id → count."""
 
 
-def observe_vgpus(kernel: Kernel, inventory: HostInventory, pending: Pending | None = None) -> HostInventory:
+def observe_vgpus(
+    kernel: Kernel, inventory: HostInventory, pending: Pending | None = None, nvml: NvmlPort | None = None
+) -> HostInventory:
     """The same inventory with vGPUs: backend, profiles, how many more of each fit, and the vGPUs in being.
 
     Read-only, and never raises for odd files: they become warnings. ``Vgpu.owner`` is what the driver says
     (``vm_name``); libvirt may know better. What ``pending`` promises is no longer counted as creatable.
+    ``nvml`` adds what only NVIDIA's driver knows: modes, MIG, types that no list names.
     """
     reader = Reader(kernel)
     mdevs = read_mdevs(reader)
@@ -46,7 +50,8 @@ def observe_vgpus(kernel: Kernel, inventory: HostInventory, pending: Pending | N
         card = read_card(reader, gpu, mdevs, functions)
         if card is None:
             return replace(gpu, vgpu=_without_backend(reader, gpu))
-        return replace(gpu, vgpu=state_of(card, promised.get(gpu.address, ())))
+        told = nvml.card(gpu.address) if nvml is not None and gpu.function.vendor_id == NVIDIA else None
+        return replace(gpu, vgpu=state_of(card, promised.get(gpu.address, ()), told))
 
     gpus = tuple(observed(gpu) for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus, warnings=(*inventory.warnings, *reader.notices))
@@ -67,7 +72,7 @@ def read_card(reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], fun
     vendor_vfs = read_vendor_vfs(reader, vfs)
     if vendor_vfs:
         return vendor_card(gpu, vendor_vfs, functions)
-    if gpu.sriov is not None and gpu.sriov.total_vfs > 0 and gpu.function.vendor_id != NEEDS_VENDOR_INTERFACE:
+    if gpu.sriov is not None and gpu.sriov.total_vfs > 0 and gpu.function.vendor_id != NVIDIA:
         return plain_vf_card(gpu, functions)
     return None
 

@@ -1,0 +1,173 @@
+"""Plans that change a card's modes: MIG and its layout, mixed sizes, scheduler, error correction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpumgr.errors import Reason
+from vgpumgr.model.host import Gpu
+from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.plans.step import Step
+from vgpumgr.vgpu.mode_steps import (
+    CreateGpuInstance,
+    DestroyGpuInstance,
+    SetEcc,
+    SetMigMode,
+    SetMixedSize,
+    SetScheduler,
+)
+from vgpumgr.vgpu.nvml_port import MigProfile, NvmlCard, NvmlPort, Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """What a card shall be like; ``None`` leaves a mode as it is.
+
+    ``layout`` are the shapes of the GPU instances it shall hold (``("3g.40gb", "3g.40gb")``), in MIG mode.
+    """
+
+    mig: bool | None = None
+    layout: tuple[str, ...] | None = None
+    mixed_size: bool | None = None
+    scheduler: Scheduler | None = None
+    ecc: bool | None = None
+
+
+def plan_modes(nvml: NvmlPort, gpu: Gpu, wanted: Modes) -> Plan:
+    """The plan from the card's modes to the wanted ones, or the refusal: not supported, or in use.
+
+    MIG mode goes first, then its instances: they are what vGPUs are made on later.
+    """
+    card = nvml.card(gpu.address)
+    refusal = _unknown(gpu, nvml) if card is None else _refusal(gpu, card, wanted)
+    if card is None or refusal is not None:
+        return Plan("mode", gpu.address, refusal=refusal)
+    steps: list[Step] = []
+    layout = () if wanted.mig is False else wanted.layout
+    if layout is not None:
+        going = _going(card, layout)
+        steps += going
+    if wanted.mig is not None and wanted.mig is not card.mig:
+        steps.append(SetMigMode(gpu.address, wanted.mig))
+    if layout:
+        placed = _place(card, layout)
+        if isinstance(placed, Refusal):
+            return Plan("mode", gpu.address, refusal=placed)
+        steps += placed
+    if wanted.mixed_size is not None and wanted.mixed_size is not card.mixed_size:
+        steps.append(SetMixedSize(gpu.address, wanted.mixed_size))
+    if wanted.scheduler is not None and wanted.scheduler is not card.scheduler:
+        steps.append(SetScheduler(gpu.address, str(wanted.scheduler), str(card.scheduler or "")))
+    if wanted.ecc is not None and wanted.ecc is not card.ecc_pending:
+        steps.append(SetEcc(gpu.address, wanted.ecc))
+    return Plan("mode", gpu.address, tuple(steps))
+
+
+def _unknown(gpu: Gpu, nvml: NvmlPort) -> Refusal:
+    code = "nvml-absent" if nvml.label == "absent" else "nvml-no-card"
+    reason = Reason(code, f"NVML ({nvml.label}) does not show {gpu.address}", (gpu.address,))
+    hint = "modes are changed through NVIDIA's host driver, which must be loaded and have the card"
+    return Refusal(code, f"the modes of {gpu.address} cannot be changed: {reason.message}", (reason,), hint)
+
+
+def _refusal(gpu: Gpu, card: NvmlCard, wanted: Modes) -> Refusal | None:
+    reasons = [*_unsupported(card, wanted), *_in_the_way(gpu, card, wanted)]
+    if not reasons:
+        return None
+    return Refusal(
+        reasons[0].code, f"the modes of {gpu.address} stay as they are: {reasons[0].message}", tuple(reasons)
+    )
+
+
+def _unsupported(card: NvmlCard, wanted: Modes) -> list[Reason]:
+    name = card.address
+    reasons = []
+    if (wanted.mig is not None or wanted.layout) and card.mig is None:
+        reasons.append(Reason("mig-unsupported", f"{name} has no MIG mode", (name,)))
+    elif wanted.layout and not (wanted.mig if wanted.mig is not None else card.mig):
+        reasons.append(Reason("mig-off", f"{name} must be in MIG mode to hold GPU instances", (name,)))
+    if wanted.mixed_size is not None and card.mixed_size is None:
+        reasons.append(Reason("mixed-size-unsupported", f"{name} takes one size of vGPU at a time only", (name,)))
+    if wanted.mixed_size and (wanted.mig if wanted.mig is not None else card.mig):
+        reasons.append(Reason("mig-on", f"{name} is in MIG mode, which has no mixed-size mode", (name,)))
+    if wanted.scheduler is not None and wanted.scheduler not in card.schedulers:
+        known = ", ".join(card.schedulers) or "none"
+        message = f"{name} does not support the scheduler {wanted.scheduler} (supported: {known})"
+        reasons.append(Reason("scheduler-unsupported", message, (name,)))
+    if wanted.ecc is not None and card.ecc is None:
+        reasons.append(Reason("ecc-unsupported", f"{name} has no error correction to switch", (name,)))
+    return reasons
+
+
+def _in_the_way(gpu: Gpu, card: NvmlCard, wanted: Modes) -> list[Reason]:
+    """vGPUs and other users of the card, where the change would pull it from under them."""
+    name = gpu.address
+    disturbing = (
+        (wanted.mig is not None and wanted.mig is not card.mig)
+        or wanted.layout is not None
+        or (wanted.mixed_size is not None and wanted.mixed_size is not card.mixed_size)
+    )
+    if not disturbing:
+        return []
+    reasons = []
+    live = tuple(vgpu.id for vgpu in gpu.vgpu.instances)
+    if live:
+        reasons.append(Reason("vgpu-live", f"{len(live)} vGPUs live on {name}", live))
+    if wanted.mig is False and card.mig and gpu.sriov is not None and gpu.sriov.num_vfs:
+        message = f"virtual functions of {name} are enabled: the driver keeps MIG mode while they are"
+        reasons.append(Reason("vfs-enabled", message, (name,)))
+    for holder in gpu.holders:
+        if holder.address == name:
+            reasons.append(Reason("in-use-by-host", f"{holder.kind} {holder.name} uses {name}", (name,)))
+    return reasons
+
+
+def _going(card: NvmlCard, layout: Sequence[str]) -> list[Step]:
+    """GPU instances that are not of the layout go, and those of it stay where they are."""
+    wanted = list(layout)
+    steps: list[Step] = []
+    for item in card.gpu_instances:
+        if item.shape in wanted:
+            wanted.remove(item.shape)
+        else:
+            steps.append(DestroyGpuInstance(card.address, item.id, item.profile_id, item.shape, item.start))
+    return steps
+
+
+def _place(card: NvmlCard, layout: Sequence[str]) -> list[Step] | Refusal:
+    """Places for the GPU instances that the layout lacks, the largest first so that all find one."""
+    missing = list(layout)
+    taken: list[tuple[int, int]] = []
+    for item in card.gpu_instances:
+        if item.shape in missing:
+            missing.remove(item.shape)
+            taken.append((item.start, item.size))
+    known = {profile.shape: profile for profile in card.mig_profiles}
+    if missing and not known:
+        reason = Reason(
+            "mig-off", f"the GPU instances that {card.address} can hold show in MIG mode only", (card.address,)
+        )
+        return Refusal(reason.code, reason.message, (reason,), "turn MIG mode on first, then ask for the layout")
+    unknown = [shape for shape in missing if shape not in known]
+    if unknown:
+        message = f"{card.address} has no GPU instance {unknown[0]} (it has {', '.join(known) or 'none'})"
+        reason = Reason("mig-shape-unknown", message, (card.address,))
+        return Refusal(reason.code, reason.message, (reason,))
+    steps: list[Step] = []
+    for shape in sorted(missing, key=lambda shape: -known[shape].size):
+        start = _first_free(known[shape], taken)
+        if start is None:
+            message = f"{card.address} has no place left for {shape} in {', '.join(layout)}"
+            reason = Reason("mig-no-place", message, (card.address,))
+            return Refusal(reason.code, reason.message, (reason,), "ask for fewer or smaller GPU instances")
+        taken.append((start, known[shape].size))
+        steps.append(CreateGpuInstance(card.address, known[shape].id, shape, start))
+    return steps
+
+
+def _first_free(profile: MigProfile, taken: Sequence[tuple[int, int]]) -> int | None:
+    for start in profile.starts:
+        if all(start + profile.size <= at or at + size <= start for at, size in taken):
+            return start
+    return None
