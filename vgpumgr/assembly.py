@@ -29,10 +29,14 @@ def open_service(config: Config, *, libvirt: bool = True) -> Service:
     from vgpumgr.plans.lock import HostLock
     from vgpumgr.plans.step import StepContext
     from vgpumgr.store.store import Store, open_store
+    from vgpumgr.telemetry.nvml import open_nvml
+    from vgpumgr.vgpu.nvml_port import NvmlPort
+    from vgpumgr.vgpu.sriov_manage import sriov_tool
+    from vgpumgr.vgpu.sriov_steps import SriovTool
 
     kernel = open_kernel(config.sysfs_root, config.simulate)
     store = open_store(config.database_url, _host_id(config, kernel))
-    ports: dict[type, object] = {Store: store}
+    ports: dict[type, object] = {Store: store, NvmlPort: open_nvml(kernel), SriovTool: sriov_tool(kernel)}
     hypervisor: Hypervisor | None = None
     if libvirt:
         from vgpumgr.hypervisor.libvirt_port import LibvirtHypervisor

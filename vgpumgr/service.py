@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from vgpumgr.model.vgpu import ProfileOffer
     from vgpumgr.plans.plan import Plan
     from vgpumgr.store.idempotency import IdempotencyKeys
+    from vgpumgr.vgpu.nvml_port import NvmlPort
 
 DEFAULT_TEMPLATE = "linux-compute"
 
@@ -59,8 +60,8 @@ class Service:
         try:
             owners = self._owners()
         except UnavailableError as error:
-            return owners_unknown(look(self.kernel, self._promises()), error.message)
-        return look(self.kernel, self._promises(), owners)
+            return owners_unknown(look(self.kernel, self._promises(), nvml=self._nvml), error.message)
+        return look(self.kernel, self._promises(), owners, self._nvml)
 
     def _promises(self) -> Promises:
         return self._desk.promises() if self._desk is not None else NO_PROMISES
@@ -348,6 +349,15 @@ class Service:
         return self._hypervisor
 
     @cached_property
+    def _nvml(self) -> NvmlPort | None:
+        """NVML, where this service changes the host; a command that only reads does without."""
+        if self._desk is None:
+            return None
+        from vgpumgr.vgpu.mode_steps import nvml_of
+
+        return nvml_of(self._desk.context)
+
+    @cached_property
     def _manager(self) -> Manager:
         from vgpumgr.allocations.manager import Manager
         from vgpumgr.allocations.slicing import Slicing
@@ -364,7 +374,7 @@ class Service:
 
     def _look_but_for(self, allocation_id: str | None) -> HostInventory:
         """The host without the promises to one allocation: they are no obstacle to itself."""
-        return look(self.kernel, self._at_desk.promises(allocation_id), self._owners())
+        return look(self.kernel, self._at_desk.promises(allocation_id), self._owners(), self._nvml)
 
 
 def find_gpu(inventory: HostInventory, address: str) -> Gpu:

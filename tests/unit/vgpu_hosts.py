@@ -17,6 +17,8 @@ from vgpumgr.plans.journal import MemoryJournal
 from vgpumgr.plans.plan import Plan
 from vgpumgr.plans.step import StepContext
 from vgpumgr.vgpu.changes import VgpuPlan, made, plan_create, plan_delete
+from vgpumgr.vgpu.modes import Modes, plan_modes
+from vgpumgr.vgpu.nvml_port import NvmlPort
 from vgpumgr.vgpu.observe import observe_vgpus
 from vgpumgr.vgpu.port import Order, Room
 from vgpumgr.vgpu.vf_plans import plan_slice
@@ -49,6 +51,29 @@ def nvidia(scheme: str, types: Any = None, framebuffer_mib: int = 49152, **vgpu:
     return entry | {"vgpu": card | vgpu}
 
 
+H100 = {
+    "prefix": "NVIDIA H100XM",
+    "C": {"first": 2001, "gib": [4, 5, 8, 10, 16, 20, 40, 80]},
+    "MIG": {"first": 2101, "of": ["1-10C", "1-20C", "2-20C", "3-40C", "4-40C", "7-80C"]},
+}
+BLACKWELL = {
+    "prefix": "NVIDIA RTX Pro 6000 Blackwell DC",
+    "Q": {"first": 1519, "gib": [3, 6, 12, 24, 48, 96]},
+    "MIG": {"first": 1561, "of": ["1-12Q", "1-24Q", "2-24Q", "2-48Q", "4-96Q"]},
+}
+
+
+def h100(scheme: str = "vendor-vfio") -> dict[str, Any]:
+    """A card with MIG, one vGPU to a GPU instance, and with mixed sizes."""
+    return nvidia(scheme, H100, 81920, mixed=True, mig={"slices": 7}, ecc=True) | {"id": "10de:2330"}
+
+
+def blackwell() -> dict[str, Any]:
+    """A card whose GPU instances are shared by several vGPUs of one size."""
+    card = nvidia("vendor-vfio", BLACKWELL, 98304, mig={"slices": 4, "time_sliced": True})
+    return card | {"id": "10de:2bb5"}
+
+
 def t4() -> dict[str, Any]:
     return nvidia("mdev", T4, 16384) | {"id": "10de:1eb8"}
 
@@ -74,18 +99,18 @@ def sliced(*functions: dict[str, Any]) -> SimulatedKernel:
     return kernel
 
 
-def look(kernel: SimulatedKernel) -> tuple[HostInventory, Gpu]:
-    inventory = observe_vgpus(kernel, take_inventory(kernel))
+def look(kernel: SimulatedKernel, nvml: NvmlPort | None = None) -> tuple[HostInventory, Gpu]:
+    inventory = observe_vgpus(kernel, take_inventory(kernel), nvml=nvml)
     return inventory, next(gpu for gpu in inventory.gpus if gpu.address == CARD)
 
 
-def state(kernel: SimulatedKernel) -> VgpuState:
-    return look(kernel)[1].vgpu
+def state(kernel: SimulatedKernel, nvml: NvmlPort | None = None) -> VgpuState:
+    return look(kernel, nvml)[1].vgpu
 
 
-def fits(kernel: SimulatedKernel) -> Mapping[str, int]:
+def fits(kernel: SimulatedKernel, nvml: NvmlPort | None = None) -> Mapping[str, int]:
     """Profile name, without the vendor, → how many more."""
-    return {profile.name.split(" ")[-1]: profile.creatable for profile in state(kernel).profiles}
+    return {profile.name.split(" ")[-1]: profile.creatable for profile in state(kernel, nvml).profiles}
 
 
 def uuids() -> Callable[[], str]:
@@ -94,12 +119,14 @@ def uuids() -> Callable[[], str]:
 
 
 def order(kernel: SimulatedKernel, *orders: Order, room: Room | None = None, **options: Any) -> VgpuPlan:
-    inventory, gpu = look(kernel)
+    inventory, gpu = look(kernel, options.get("nvml"))
     return plan_create(kernel, inventory, gpu, orders, room=room, **options)
 
 
-def create(kernel: SimulatedKernel, profile: str, number: int = 1, params: str = "") -> Sequence[AllocatedDevice]:
-    planned = order(kernel, Order(profile, number, params))
+def create(
+    kernel: SimulatedKernel, profile: str, number: int = 1, params: str = "", nvml: NvmlPort | None = None
+) -> Sequence[AllocatedDevice]:
+    planned = order(kernel, Order(profile, number, params), nvml=nvml)
     run(kernel, planned.plan)
     return made(kernel, planned)[0]
 
@@ -108,6 +135,12 @@ def delete(kernel: SimulatedKernel, *ids: str) -> Plan:
     inventory, gpu = look(kernel)
     plan = plan_delete(kernel, inventory, gpu, ids, ours=set(ids))
     run(kernel, plan)
+    return plan
+
+
+def set_modes(kernel: SimulatedKernel, nvml: NvmlPort, wanted: Modes) -> Plan:
+    plan = plan_modes(nvml, look(kernel, nvml)[1], wanted)
+    run(kernel, plan, {NvmlPort: nvml})
     return plan
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from vgpumgr.inventory import take_inventory
 from vgpumgr.inventory.passthrough import with_occupancy
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, Holder, HostInventory, Notice
 from vgpumgr.model.vgpu import VgpuState
+
+if TYPE_CHECKING:
+    from vgpumgr.vgpu.nvml_port import NvmlPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +31,19 @@ NO_PROMISES = Promises()
 
 
 def look(
-    kernel: Kernel, promises: Promises = NO_PROMISES, owners: Mapping[str, str] | None = None
+    kernel: Kernel,
+    promises: Promises = NO_PROMISES,
+    owners: Mapping[str, str] | None = None,
+    nvml: NvmlPort | None = None,
 ) -> HostInventory:
     """The inventory as users see it.
 
     ``owners`` maps PCI addresses and mdev UUIDs to the VMs that have them; ``None`` when nobody asked libvirt.
+    ``nvml`` adds what NVIDIA's driver knows; ``None`` when nobody asked it.
     """
     from vgpumgr.vgpu.observe import observe_vgpus
 
-    inventory = observe_vgpus(kernel, take_inventory(kernel), promises.pending_vgpus)
+    inventory = observe_vgpus(kernel, take_inventory(kernel), promises.pending_vgpus, nvml)
     gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus)
 

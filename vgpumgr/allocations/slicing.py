@@ -16,6 +16,7 @@ from vgpumgr.plans.plan import AfterCrash, Plan, Refusal, join
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.changes import VgpuPlan, plan_create, plan_delete
 from vgpumgr.vgpu.mdev_steps import CreateMdev
+from vgpumgr.vgpu.mode_steps import nvml_of
 from vgpumgr.vgpu.port import Order, Room
 from vgpumgr.vgpu.vendor_steps import SetVgpuType
 
@@ -41,7 +42,13 @@ class Slicing:
             if gpu is None:
                 return Plan(CREATE, owner, refusal=_missing(address))
             planned = plan_create(
-                self._kernel, inventory, gpu, _orders(list(mine), params), room=Room(), pending=pending.get(address)
+                self._kernel,
+                inventory,
+                gpu,
+                _orders(list(mine), params),
+                room=Room(),
+                pending=pending.get(address),
+                nvml=nvml_of(self._desk.context),
             )
             plans.append(_remembered(planned, gpu, owner, params))
         return join(CREATE, owner, *plans)

@@ -11,6 +11,12 @@ from vgpumgr.vgpu.mig import GpuInstance
 from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlPort, Scheduler
 
 
+def nvml_of(context: StepContext) -> NvmlPort:
+    """The host's NVML; one that knows nothing where none was set up."""
+    found = context.ports.get(NvmlPort)
+    return found if isinstance(found, NvmlPort) else NvmlPort()
+
+
 def card_now(context: StepContext, address: str) -> NvmlCard:
     """The card as NVML shows it now. Raises :class:`FailedError` ``nvml-no-card`` when it does not."""
     card = context.port(NvmlPort).card(address)

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from pathlib import Path
 from time import sleep
 
 from vgpumgr.errors import FailedError, UnavailableError
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.vgpu.sriov_steps import SriovTool
 
 TOOL = Path("/usr/lib/nvidia/sriov-manage")
 _TRIES = 5
 _DEADLINE = 60.0
+
+
+def sriov_tool(kernel: Kernel) -> SriovTool:
+    """The tool for the host a kernel belongs to: a simulated host's does what the real one does."""
+    if kernel.label.startswith("simulated:"):
+        from vgpumgr.kernel.simulated import SimulatedKernel
+
+        if isinstance(kernel, SimulatedKernel):
+            return SriovTool(partial(kernel.vendor_vfs, enabled=True), partial(kernel.vendor_vfs, enabled=False))
+    manage = SriovManage()
+    return SriovTool(manage.enable, manage.disable)
 
 
 class SriovManage:

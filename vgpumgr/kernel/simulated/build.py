@@ -9,11 +9,12 @@ from typing import Any
 from vgpumgr.address import is_address
 from vgpumgr.errors import SourceError
 from vgpumgr.kernel.simulated import pci, sriov
+from vgpumgr.kernel.simulated.card import Card
 from vgpumgr.kernel.simulated.device import SimFunction, SriovShape
 from vgpumgr.kernel.simulated.machine import Machine, SimulatedKernel
+from vgpumgr.kernel.simulated.mig import SimMig, standard_shapes
 from vgpumgr.kernel.simulated.standard import add_standard
 from vgpumgr.kernel.simulated.types import expand_types
-from vgpumgr.kernel.simulated.vgpu import Card
 from vgpumgr.kernel.tree import File, Link, Tree
 
 _HOST_KEYS = {"hostname", "kernel", "cmdline", "iommu", "modules", "functions", "mounts"}
@@ -183,7 +184,7 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
         sriov.publish(machine, function)
     card = entry.get("vgpu")
     if card is not None:
-        keys = {"scheme", "driver", "framebuffer_mib", "types", "equal", "header", "bad_vfs"}
+        keys = {"scheme", "driver", "framebuffer_mib", "types", "equal", "header", "bad_vfs", "mixed", "mig", "ecc"}
         _known(card, keys, function.address)
         machine.cards[function.address] = Card(
             function.address,
@@ -194,6 +195,10 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
             bool(card.get("equal", True)),
             bool(card.get("header", True)),
             frozenset(map(str, card.get("bad_vfs", []))),
+            can_mix=bool(card.get("mixed", False)),
+            mig=_mig(function.address, card.get("mig"), int(card["framebuffer_mib"])),
+            ecc=card.get("ecc"),
+            ecc_pending=card.get("ecc"),
         )
 
 
@@ -206,6 +211,16 @@ def _enable_vfs(machine: Machine, function: SimFunction, entry: Mapping[str, Any
         sriov.write_numvfs(machine, function, str(enabled))
     except OSError as error:
         raise _wrong(function.address, f"sriov: enabled: {enabled}: {error.strerror}") from error
+
+
+def _mig(address: str, mig: Any, total: int) -> SimMig | None:
+    """``{slices: 7}``, or 4; with ``time_sliced`` vGPUs share GPU instances."""
+    if mig is None:
+        return None
+    _known(mig, {"slices", "time_sliced"}, address)
+    if mig.get("slices") not in (4, 7):
+        raise _wrong(address, "mig: slices must be 4 or 7")
+    return SimMig(standard_shapes(mig["slices"], total >> 10), bool(mig.get("time_sliced", False)))
 
 
 def _bind(machine: Machine, function: SimFunction, driver: str) -> None:

@@ -13,6 +13,7 @@ from time import monotonic
 
 from vgpumgr.kernel.port import PCI_DEVICES, WRITE_DEADLINE, KernelEvent, Watch
 from vgpumgr.kernel.simulated import pci, sriov, vgpu
+from vgpumgr.kernel.simulated.card import Card
 from vgpumgr.kernel.simulated.device import SimFunction
 from vgpumgr.kernel.simulated.faults import Faults, Mishap
 from vgpumgr.kernel.tree import Dir, File, Link, Tree, fail
@@ -49,7 +50,7 @@ class Machine:
         self.drivers: set[str] = set()
         self.modules: dict[str, tuple[str, ...]] = {}
         """Modules that can be loaded, with the drivers they register."""
-        self.cards: dict[str, vgpu.Card] = {}
+        self.cards: dict[str, Card] = {}
         """Cards that can be sliced, by their physical function."""
         self.subscribers: list[_Events] = []
         self._vfio = 0
@@ -231,6 +232,24 @@ class SimulatedKernel:
         finally:
             with self._changed:
                 self.machine.subscribers.remove(events)
+
+    # -- the vendor's own ways to the driver, past sysfs -----------------------------------------------
+    @contextmanager
+    def driver_call(self) -> Iterator[Machine]:
+        """The machine for one call that goes to a driver directly (NVML, a vendor's tool): nobody else is in it."""
+        with self._changed:
+            yield self.machine
+            self._changed.notify_all()
+
+    def vendor_vfs(self, address: str, enabled: bool) -> None:
+        """What ``sriov-manage`` does: rebind the card's driver, then enable all its VFs, or none."""
+        with self._changed:
+            function = self.machine.functions[address]
+            pci.detach(self.machine, function)
+            pci.attach(self.machine, function)
+            if enabled and function.sriov is not None:
+                sriov.enable(self.machine, function, function.sriov.total)
+            self._changed.notify_all()
 
     # -- handles for tests and demos ------------------------------------------------------------------
     def hold(self, address: str, pid: int, name: str) -> None:

@@ -61,7 +61,7 @@ def write_numvfs(machine: Machine, function: SimFunction, text: str) -> None:
     if wanted and function.vfs:
         fail(errno.EBUSY, path)
     if wanted:
-        _enable(machine, function, wanted)
+        enable(machine, function, wanted)
     else:
         disable(machine, function)
 
@@ -74,7 +74,8 @@ def disable(machine: Machine, function: SimFunction) -> None:
         machine.tree.remove(f"{function.path}/virtfn{index}")
 
 
-def _enable(machine: Machine, function: SimFunction, count: int) -> None:
+def enable(machine: Machine, function: SimFunction, count: int) -> None:
+    """``count`` VFs appear, each with its own group."""
     shape = function.sriov
     assert shape is not None
     autoprobe = machine.tree.read(f"{function.path}/sriov_drivers_autoprobe").strip() == b"1"

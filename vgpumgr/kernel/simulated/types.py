@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgpumgr.errors import SourceError
-from vgpumgr.kernel.simulated.vgpu import SimType
+from vgpumgr.kernel.simulated.card import SimType
 
 _SERIES = {
     "Q": (4, "7680x4320", 60),
@@ -28,7 +28,26 @@ def expand_types(types: Any, scheme: str, total: int) -> tuple[SimType, ...]:
     found = []
     for series in (key for key in types if key in _SERIES):
         found += _series(types["prefix"], series, types[series]["first"], types[series]["gib"], scheme, total)
+    if "MIG" in types:
+        found += _mig_backed(types["prefix"], types["MIG"]["first"], types["MIG"]["of"], scheme, total)
     return tuple(found)
+
+
+def _mig_backed(prefix: str, first: int, names: Sequence[str], scheme: str, total: int) -> list[SimType]:
+    """``["1-10C", "7-80C"]``: compute slices, GiB and series of each type that lives in a GPU instance."""
+    found = []
+    for index, name in enumerate(map(str, names)):
+        slices, _, rest = name.partition("-")
+        gib, series = int(rest[:-1]), rest[-1]
+        heads, resolution, frames = _SERIES[series]
+        most = min(7 // int(slices), total // (gib << 10))
+        description = (
+            f"num_heads={heads}, frl_config={frames}, framebuffer={gib << 10}M, "
+            f"max_resolution={resolution}, max_instance={most}"
+        )
+        type_id = str(first + index) if scheme == "vendor-vfio" else f"nvidia-{first + index}"
+        found.append(SimType(type_id, f"{prefix}-{name}", gib << 10, most, description, int(slices), gib))
+    return found
 
 
 def _series(prefix: str, series: str, first: int, sizes: Sequence[int], scheme: str, total: int) -> list[SimType]:

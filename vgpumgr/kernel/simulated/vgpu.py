@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from vgpumgr.kernel.port import MDEV_DEVICES, MDEV_PARENTS
+from vgpumgr.kernel.simulated.card import Card, SimType
 from vgpumgr.kernel.simulated.device import SimFunction
 from vgpumgr.kernel.tree import File, fail
 
@@ -20,50 +20,6 @@ if TYPE_CHECKING:
     from vgpumgr.kernel.simulated.machine import Machine
 
 HEADER = "ID    : vGPU Name\n"
-
-
-@dataclass(frozen=True)
-class SimType:
-    """A vGPU type. ``size`` is framebuffer in MiB (GVT-g: aperture in MiB); ``most`` instances per card."""
-
-    id: str
-    name: str
-    size: int
-    most: int
-    description: str = ""
-
-
-@dataclass
-class Card:
-    """A card that can be sliced. ``scheme``: ``mdev``, ``mdev-vf`` (one mdev per VF), ``vendor-vfio`` or ``gvt``.
-
-    ``equal`` says that all vGPUs of the card must have one size, NVIDIA's default.
-    """
-
-    physfn: str
-    scheme: str
-    driver: str
-    types: tuple[SimType, ...]
-    total: int
-    equal: bool = True
-    header: bool = True
-    bad_vfs: frozenset[str] = frozenset()
-    live: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """vGPU (UUID, or the VF's address) → (parent, type id)."""
-    params: dict[str, str] = field(default_factory=dict)
-
-    def type(self, type_id: str) -> SimType | None:
-        """A type by its exact id."""
-        return next((item for item in self.types if item.id == type_id), None)
-
-    def left(self, wanted: SimType) -> int:
-        """How many more of a type the card takes."""
-        used = [kind for _, type_id in self.live.values() if (kind := self.type(type_id)) is not None]
-        if self.equal and any(kind.size != wanted.size for kind in used):
-            return 0
-        memory = (self.total - sum(kind.size for kind in used)) // wanted.size
-        most = wanted.most - (len(used) if self.equal else sum(kind.id == wanted.id for kind in used))
-        return max(0, min(memory, most))
 
 
 def card_of(machine: Machine, function: SimFunction) -> Card | None:
@@ -92,6 +48,8 @@ def on_unbinding(machine: Machine, function: SimFunction) -> None:
     for name, (parent, _) in list(card.live.items()):
         if parent == function.address:
             _forget(machine, card, name)
+    if function.physfn is None:
+        card.forget_modes()
     for name in ("mdev_supported_types", "nvidia", "vfio-dev"):
         machine.tree.remove(f"{function.path}/{name}")
     machine.tree.remove(f"{MDEV_PARENTS}/{function.address}")
@@ -138,7 +96,7 @@ def create_mdev(machine: Machine, parent: str, type_id: str, text: str) -> None:
         fail(errno.EIO, path)
     if available(card, function, item) < 1:
         fail(errno.ENOSPC if card.scheme == "gvt" else errno.EUSERS, path)
-    card.live[name] = (parent, type_id)
+    card.admit(name, parent, item)
     _publish_mdev(machine, function, item, name)
 
 
@@ -205,7 +163,8 @@ def _open_by_somebody(machine: Machine, node: str) -> bool:
 def _forget(machine: Machine, card: Card, name: str) -> None:
     from vgpumgr.kernel.simulated import pci
 
-    parent, type_id = card.live.pop(name)
+    parent, type_id = card.live[name]
+    card.drop(name)
     if card.scheme == "vendor-vfio":
         return
     function = machine.functions[parent]
@@ -223,6 +182,7 @@ def _publish_vendor(machine: Machine, card: Card, function: SimFunction) -> None
     tree, base = machine.tree, f"{function.path}/nvidia"
     tree.put(f"{base}/creatable_vgpu_types", File(partial(_text, creatable, card, function)))
     tree.put(f"{base}/current_vgpu_type", File(partial(_text, _current_line, card, function)))
+    tree.put(f"{base}/gpu_instance_id", File(partial(_gpu_instance, card, function)))
     tree.write_text(f"{base}/vgpu_params", "")
     number = machine.next_vfio()
     tree.write_text(f"{function.path}/vfio-dev/vfio{number}/dev", f"511:{number}")
@@ -230,6 +190,14 @@ def _publish_vendor(machine: Machine, card: Card, function: SimFunction) -> None
 
 def _text(of: Callable[[Card, SimFunction], str], card: Card, function: SimFunction) -> bytes:
     return of(card, function).encode()
+
+
+def _gpu_instance(card: Card, function: SimFunction) -> bytes:
+    """The GPU instance behind the VF's vGPU; ENXIO while there is none."""
+    if function.address not in card.live:
+        fail(errno.ENXIO, function.path)
+    in_mig = card.mig is not None and card.mig.enabled
+    return b"%d\n" % (card.homes[function.address] if in_mig else 0xFFFFFFFF)
 
 
 def _current_line(card: Card, function: SimFunction) -> str:
@@ -266,10 +234,10 @@ def write_typed_vf(machine: Machine, address: str, file: str, text: str) -> None
     if value == "0":
         if function.holders:
             fail(errno.EBUSY, path)
-        card.live.pop(address, None)
+        card.drop(address)
         return
     item = card.type(value)
     refused = address in card.bad_vfs or current(card, function) != "0" or item is None
     if refused or item is None or card.left(item) < 1:
         fail(errno.EIO, path)
-    card.live[address] = (address, value)
+    card.admit(address, address, item)
