@@ -131,7 +131,7 @@ def test_a_layout_is_placed_largest_first_and_kept_where_it_is() -> None:
         ("2g.20gb", 4),
         ("1g.10gb", 6),
     }
-    plan = set_modes(kernel, nvml, Modes(layout=("4g.40gb", "3g.40gb")))
+    plan = set_modes(kernel, nvml, Modes(layout=("3g.40gb", "4g.40gb")))
     assert [step.kind for step in plan.steps] == [
         "destroy-gpu-instance",
         "destroy-gpu-instance",
@@ -198,8 +198,8 @@ def test_a_plan_that_fails_halfway_goes_back() -> None:
     plan = plan_modes(nvml, look(kernel, nvml)[1], Modes(layout=("3g.40gb", "4g.40gb")))
     card = kernel.machine.cards[CARD]
     assert card.mig is not None
-    whole = next(shape for shape in card.mig.shapes if shape.name == "1g.10gb")
-    card.mig.create(whole, 6)
+    small = next(shape for shape in card.mig.shapes if shape.name == "1g.10gb")
+    card.mig.create(small, 6)
     with pytest.raises(FailedError) as caught:
         run(kernel, plan, {NvmlPort: nvml})
     assert caught.value.code == "nvml-no-room"

@@ -136,7 +136,7 @@ def _going(card: NvmlCard, layout: Sequence[str]) -> list[Step]:
 
 
 def _place(card: NvmlCard, layout: Sequence[str]) -> list[Step] | Refusal:
-    """Places for the GPU instances that the layout lacks, the largest first so that all find one."""
+    """Places for the GPU instances that the layout lacks: the largest, and those with fewest places, go first."""
     missing = list(layout)
     taken: list[tuple[int, int]] = []
     for item in card.gpu_instances:
@@ -155,7 +155,7 @@ def _place(card: NvmlCard, layout: Sequence[str]) -> list[Step] | Refusal:
         reason = Reason("mig-shape-unknown", message, (card.address,))
         return Refusal(reason.code, reason.message, (reason,))
     steps: list[Step] = []
-    for shape in sorted(missing, key=lambda shape: -known[shape].size):
+    for shape in sorted(missing, key=lambda shape: (-known[shape].size, len(known[shape].starts))):
         start = _first_free(known[shape], taken)
         if start is None:
             message = f"{card.address} has no place left for {shape} in {', '.join(layout)}"
