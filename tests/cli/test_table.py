@@ -14,7 +14,9 @@ COLUMNS = (Column("NAME"), Column("COUNT", right=True), Column("STATE", colored=
 
 
 class _AtTerminal(Invocation):
-    color = property(lambda self: True)  # type: ignore[assignment]
+    @property
+    def color(self) -> bool:
+        return True
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_nothing_trails() -> None:

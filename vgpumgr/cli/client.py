@@ -6,6 +6,7 @@ import json
 import socket
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,9 @@ class Client:
         given = {key: _text(value) for key, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given, doseq=True)}" if given else path
         try:
-            self._connection.request(method, target, body, dict(headers or {}))
+            # A body that is too large is answered before it has been read: the answer is what counts then.
+            with suppress(BrokenPipeError):
+                self._connection.request(method, target, body, dict(headers or {}))
             response = self._connection.getresponse()
             content = response.read()
         except (OSError, HTTPException) as error:

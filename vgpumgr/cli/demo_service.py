@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from time import monotonic, sleep
 import click
 
 from vgpumgr.cli.client import Client
+from vgpumgr.config import ENVIRONMENT_PREFIX
 from vgpumgr.errors import UnavailableError, UsageError, VgpumgrError
 
 START_SECONDS = 60.0
@@ -66,6 +68,7 @@ def running_service(host: str, listen: str = "") -> Iterator[DemoService]:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
+                env=_environment(),
                 start_new_session=True,
             )
         service = DemoService(host, folder / "vgpumgr.sock", log, process)
@@ -74,6 +77,11 @@ def running_service(host: str, listen: str = "") -> Iterator[DemoService]:
             yield service
         finally:
             _stop(process)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without settings that would point the demo's service at something real."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)}
 
 
 def _settings(folder: Path, host: str, listen: str) -> str:

@@ -35,14 +35,14 @@ class Invocation:
         """Colours are for people at a terminal who did not ask for none (https://no-color.org)."""
         return not self.no_color and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
 
-    def config(self) -> Config:
+    def config(self, listen: str | None = None) -> Config:
         """The settings with this command line's options on top. UsageError ``config-invalid``."""
         if self._config is None:
             from vgpumgr import config
 
             self._config = config.load(
                 Path(self.config_file) if self.config_file else None,
-                overrides={"socket": self.socket, **self._source()},
+                overrides={"socket": self.socket, "listen": listen, **self._source()},
             )
         return self._config
 

@@ -20,9 +20,6 @@ from vgpumgr.cli.invocation import Invocation
 @pass_invocation
 def serve(invocation: Invocation, listen: str | None) -> int:
     """Run the service in the foreground: the REST API on a unix socket and, if asked, on loopback."""
-    from dataclasses import replace
-
     from vgpumgr_api.server import serve as run
 
-    config = invocation.config()
-    return run(replace(config, listen=listen) if listen else config)
+    return run(invocation.config(listen=listen))
