@@ -115,8 +115,9 @@ class Service:
     def snapshot(self, out: IO[bytes]) -> None:
         """Write a tar that ``--sysfs-root`` reads again; serial numbers and MAC addresses left out."""
         from vgpumgr.inventory.snapshot import write_snapshot
+        from vgpumgr.vgpu.observe import observe_vgpus
 
-        write_snapshot(self.kernel, out)
+        write_snapshot(self.kernel, out, observers=(observe_vgpus,))
 
     # -- bind -----------------------------------------------------------------------------------------
     def plan_bind(

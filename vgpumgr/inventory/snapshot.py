@@ -18,7 +18,15 @@ from typing import IO
 from vgpumgr.inventory.doctor import diagnose
 from vgpumgr.inventory.scrub import keep_link, keep_name, scrub, scrub_name
 from vgpumgr.inventory.take import take_inventory
-from vgpumgr.kernel.port import WRITE_DEADLINE, Kernel, Watch
+from vgpumgr.kernel.port import (
+    PCI_DEVICES,
+    PCI_DRIVERS,
+    WRITE_DEADLINE,
+    Kernel,
+    Watch,
+    list_or_empty,
+    read_text,
+)
 from vgpumgr.model.host import HostInventory
 
 _KEPT = ("/sys", "/proc")
@@ -98,12 +106,21 @@ def write_snapshot(kernel: Kernel, file: IO[bytes], *, observers: Iterable[Obser
     witness = _Witness(kernel)
     inventory = take_inventory(witness)
     diagnose(witness, inventory)
-    for observe in observers:
+    for observe in (_look_for_binding, *observers):
         observe(witness, inventory)
     with tarfile.open(fileobj=file, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
         for member, content in _members(witness):
             tar.addfile(member, content)
     return inventory
+
+
+def _look_for_binding(kernel: Kernel, inventory: HostInventory) -> None:
+    """Read what a plan to bind starts from, so that it can be shown on the snapshot too."""
+    list_or_empty(kernel, PCI_DRIVERS)
+    for gpu in inventory.gpus:
+        for address in (gpu.address, *(companion.address for companion in gpu.companions)):
+            for attribute in ("class", "modalias", "driver_override"):
+                read_text(kernel, f"{PCI_DEVICES}/{address}/{attribute}")
 
 
 def _members(witness: _Witness) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
