@@ -16,7 +16,6 @@ from vgpumgr.address import canonical
 from vgpumgr.allocations.look import NO_PROMISES, Promises, look, owners_unknown
 from vgpumgr.errors import ConflictError, NotFoundError, UnavailableError
 from vgpumgr.kernel.port import Kernel
-from vgpumgr.model.domain import GuestShape
 from vgpumgr.model.host import Gpu, HostInventory, IommuGroup
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from vgpumgr.hypervisor.port import Hypervisor
     from vgpumgr.model.allocation import Allocation, AllocationRequest, Placement
     from vgpumgr.model.doctor import Diagnosis
-    from vgpumgr.model.domain import CheckResult, DomainInfo
+    from vgpumgr.model.domain import CheckResult, DomainInfo, GuestShape
     from vgpumgr.model.operation import Operation
     from vgpumgr.model.page import Page
     from vgpumgr.model.vgpu import ProfileOffer
@@ -243,7 +242,7 @@ class Service:
         self, allocation_id: str, *, template: str = DEFAULT_TEMPLATE, shape: GuestShape | None = None
     ) -> str:
         """The libvirt domain XML of an allocation that is ready. ConflictError ``allocation-not-ready``."""
-        return self._machines.xml(self.allocation(allocation_id), template, shape or GuestShape())
+        return self._machines.xml(self.allocation(allocation_id), template, shape or default_shape())
 
     # -- virtual machines -----------------------------------------------------------------------------
     def templates(self) -> Sequence[str]:
@@ -262,13 +261,13 @@ class Service:
         self, allocation_id: str, *, template: str = DEFAULT_TEMPLATE, shape: GuestShape | None = None
     ) -> Plan:
         """What :meth:`define_vm` would do, or the refusal with every problem."""
-        return self._machines.plan_define(self.allocation(allocation_id), template, shape or GuestShape())
+        return self._machines.plan_define(self.allocation(allocation_id), template, shape or default_shape())
 
     def define_vm(
         self, allocation_id: str, *, template: str = DEFAULT_TEMPLATE, shape: GuestShape | None = None
     ) -> DomainInfo:
         """Define the allocation's VM in libvirt, after preflight. RefusedError carries the problems."""
-        return self._machines.define(self.allocation(allocation_id), template, shape or GuestShape())
+        return self._machines.define(self.allocation(allocation_id), template, shape or default_shape())
 
     def plan_start_vm(self, name: str) -> Plan:
         """What :meth:`start_vm` would do, or the refusal with every problem."""
@@ -376,6 +375,13 @@ class Service:
     def _look_but_for(self, allocation_id: str | None) -> HostInventory:
         """The host without the promises to one allocation: they are no obstacle to itself."""
         return look(self.kernel, self._at_desk.promises(allocation_id), self._owners(), self._nvml)
+
+
+def default_shape() -> GuestShape:
+    """The guest of a request that says nothing about it."""
+    from vgpumgr.model.domain import GuestShape
+
+    return GuestShape()
 
 
 def find_gpu(inventory: HostInventory, address: str) -> Gpu:

@@ -41,9 +41,12 @@ def look(
     ``owners`` maps PCI addresses and mdev UUIDs to the VMs that have them; ``None`` when nobody asked libvirt.
     ``nvml`` adds what NVIDIA's driver knows; ``None`` when nobody asked it.
     """
+    inventory = take_inventory(kernel)
+    if not inventory.gpus:
+        return inventory
     from vgpumgr.vgpu.observe import observe_vgpus
 
-    inventory = observe_vgpus(kernel, take_inventory(kernel), promises.pending_vgpus, nvml)
+    inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml)
     gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NoReturn
 
 from vgpumgr.errors import (
@@ -32,6 +31,8 @@ BY_STATUS: dict[int, type[VgpumgrError]] = {
 
 def raise_problem(status: int, content: bytes) -> NoReturn:
     """Raise the error a problem stands for."""
+    import json
+
     try:
         problem = json.loads(content)
     except ValueError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -80,6 +79,8 @@ def _max_instances(parsed: ProfileName, family: dict[str, Any]) -> int | None:
 
 @cache
 def _data() -> dict[str, Any]:
+    import tomllib
+
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
