@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vgpumgr.allocations.desk import Desk
     from vgpumgr.allocations.machines import Machines
     from vgpumgr.allocations.manager import Manager
+    from vgpumgr.allocations.slices import Slices
     from vgpumgr.hypervisor.port import Hypervisor
     from vgpumgr.model.allocation import Allocation, AllocationRequest, Placement
     from vgpumgr.model.doctor import Diagnosis
@@ -176,6 +177,19 @@ class Service:
                 operations.append(desk.submit("restore", binding.address, plan))
         return [desk.wait(operation.id, None) for operation in operations]
 
+    def restore_slices(self) -> Sequence[Operation]:
+        """Cut cards and make our vGPUs again after a reboot: MIG, then VFs, then vGPUs. Waits for the end.
+
+        What cannot be restored is an operation that failed; the others go on.
+        """
+        from vgpumgr.allocations.restore import restore_slices
+
+        nvml = self._nvml
+        operations = restore_slices(self._at_desk, lambda: look(self.kernel, nvml=nvml))
+        if operations:
+            self._manager.renew_handles()
+        return operations
+
     # -- allocate -------------------------------------------------------------------------------------
     def plan_allocation(self, request: AllocationRequest) -> Plan:
         """What :meth:`allocate` would do to the host (dry run), or the refusal with every GPU's reasons."""
@@ -313,6 +327,8 @@ class Service:
         self._manager.recover(desk.recover())
         self._waiting_for = ["bindings to be restored"]
         self.restore_bindings()
+        self._waiting_for = ["cards to be cut and vGPUs to be made again"]
+        self.restore_slices()
         desk.store.idempotency.expire(before="")
         self._waiting_for = []
 
@@ -356,6 +372,13 @@ class Service:
         from vgpumgr.vgpu.mode_steps import nvml_of
 
         return nvml_of(self._desk.context)
+
+    @cached_property
+    def slices(self) -> Slices:
+        """Slicing: cards into VFs and modes, vGPUs by hand."""
+        from vgpumgr.allocations.slices import Slices
+
+        return Slices(self.kernel, self.inventory, find_gpu, self._desk)
 
     @cached_property
     def _manager(self) -> Manager:

@@ -134,7 +134,7 @@ class Manager:
                 continue
             record = next(item for item in made if item.gpu == device.gpu)
             made.remove(record)
-            devices.append(replace(device, handle=record.id))
+            devices.append(replace(device, kind=_KINDS[record.backend], handle=record.id))
         return devices
 
     def _failed(self, allocation_id: str, error: VgpumgrError) -> None:
@@ -143,6 +143,17 @@ class Manager:
         self._store.allocations.change(
             allocation_id, State.FAILED, sources(State.FAILED), error=error.to_json(), drop_claims=not left
         )
+
+    def renew_handles(self) -> None:
+        """After vGPUs were made again, perhaps by another interface: what libvirt shall be told of them."""
+        for state in (State.READY, State.ATTACHED):
+            for allocation in self._store.allocations.list(states=[state], limit=10_000).items:
+                made = [item for item in self._store.vgpus.all() if item.allocation_id == allocation.id]
+                if len(made) != sum(not _whole(device) for device in allocation.devices):
+                    continue
+                devices = tuple(self._with_handles(allocation))
+                if devices != allocation.devices:
+                    self._store.allocations.change(allocation.id, state, [state], devices=devices)
 
     # -- release --------------------------------------------------------------------------------------
     def release(self, allocation_id: str, generation: int | None = None) -> Allocation:
@@ -223,6 +234,9 @@ class Manager:
                 self._prepared(allocation.id, outcome)
             elif allocation.state is State.RELEASING:
                 self._released(allocation.id, outcome)
+
+
+_KINDS = {"mdev": DeviceKind.MDEV, "vendor-vfio": DeviceKind.TYPED_VF, "sriov": DeviceKind.VF}
 
 
 def _whole(device: AllocatedDevice) -> bool:

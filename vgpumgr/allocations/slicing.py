@@ -50,7 +50,7 @@ class Slicing:
                 pending=pending.get(address),
                 nvml=nvml_of(self._desk.context),
             )
-            plans.append(_remembered(planned, gpu, owner, params))
+            plans.append(remembered(planned, gpu, owner, params))
         return join(CREATE, owner, *plans)
 
     def plan_delete(self, inventory: HostInventory, owner: str) -> Plan:
@@ -86,7 +86,7 @@ def _orders(devices: Sequence[AllocatedDevice], params: str) -> list[Order]:
     return [Order(profile, count, params) for profile, count in counts.items()]
 
 
-def _remembered(planned: VgpuPlan, gpu: Gpu, owner: str, params: str) -> Plan:
+def remembered(planned: VgpuPlan, gpu: Gpu, owner: str, params: str) -> Plan:
     """The plan with a step after each vGPU that writes it into the store."""
     places: dict[str, tuple[str, ...]] = {}
     for step in planned.plan.steps:

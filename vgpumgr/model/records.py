@@ -37,3 +37,21 @@ class VgpuRecord:
     profile: str
     params: Mapping[str, str] = field(default_factory=dict)
     allocation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardSetup:
+    """How a card shall be cut, also after the next boot. ``None``: never asked for, left as it is.
+
+    ``vfs`` is the number of virtual functions; ``layout`` the shapes of its GPU instances in MIG mode;
+    ``scheduler`` a policy's name.
+    """
+
+    address: str
+    fingerprint: str
+    vfs: int | None = None
+    mig: bool | None = None
+    layout: tuple[str, ...] | None = None
+    mixed_size: bool | None = None
+    scheduler: str | None = None
+    ecc: bool | None = None

@@ -123,3 +123,60 @@ class ProfileOffer:
             "creatable": self.creatable,
             "gpus": [{"address": address, "creatable": count} for address, count in self.gpus],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuView:
+    """A vGPU as users see it: where it is, and whose. ``ours`` is ``None`` where the store was not asked.
+
+    ``live`` is false for one of ours that is not on the host (a reboot or a driver reload took it).
+    """
+
+    vgpu: Vgpu
+    gpu: str
+    ours: bool | None = None
+    allocation_id: str | None = None
+    live: bool = True
+
+    def to_json(self) -> JsonObject:
+        """The vGPU's keys, with ``gpu``, ``ours``, ``allocation_id`` and ``live``."""
+        return self.vgpu.to_json() | {
+            "gpu": self.gpu,
+            "ours": self.ours,
+            "allocation_id": self.allocation_id,
+            "live": self.live,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CardModes:
+    """The modes of a card as NVIDIA's driver shows them; ``None`` is "has none" or "not told".
+
+    ``source`` says who told: ``NVML 13.590``, ``simulated NVML``, ``absent``. ``gpu_instances``: (shape, start).
+    """
+
+    address: str
+    source: str
+    mig: bool | None = None
+    mig_pending: bool | None = None
+    gpu_instances: tuple[tuple[str, int], ...] = ()
+    mixed_size: bool | None = None
+    scheduler: str | None = None
+    schedulers: tuple[str, ...] = ()
+    ecc: bool | None = None
+    ecc_pending: bool | None = None
+
+    def to_json(self) -> JsonObject:
+        """All fields by name; ``gpu_instances`` as ``[{"shape", "start"}]``."""
+        return {
+            "address": self.address,
+            "source": self.source,
+            "mig": self.mig,
+            "mig_pending": self.mig_pending,
+            "gpu_instances": [{"shape": shape, "start": start} for shape, start in self.gpu_instances],
+            "mixed_size": self.mixed_size,
+            "scheduler": self.scheduler,
+            "schedulers": list(self.schedulers),
+            "ecc": self.ecc,
+            "ecc_pending": self.ecc_pending,
+        }

@@ -131,6 +131,17 @@ class VgpuRow(Base):
     created_at: Mapped[str] = mapped_column(TIME)
 
 
+class CardSetupRow(Base):
+    """How a card shall be cut, also after the next boot: the fields of ``CardSetup`` that were asked for."""
+
+    __tablename__ = "card_setups"
+    host_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    address: Mapped[str] = mapped_column(String(32), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(16))
+    setup: Mapped[dict[str, Any]]
+    created_at: Mapped[str] = mapped_column(TIME)
+
+
 class IdempotencyRow(Base):
     """The answer to a request that carried an idempotency key; ``status`` is 0 while it is being worked on."""
 

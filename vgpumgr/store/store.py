@@ -11,6 +11,7 @@ from vgpumgr.store.idempotency import IdempotencyKeys
 from vgpumgr.store.operations import Operations
 from vgpumgr.store.records import Bindings, Quarantine, Vgpus
 from vgpumgr.store.session import Sessions
+from vgpumgr.store.setups import CardSetups
 
 
 def utc_now() -> str:
@@ -29,6 +30,7 @@ class Store:
         self.allocations = Allocations(sessions)
         self.bindings = Bindings(sessions)
         self.vgpus = Vgpus(sessions)
+        self.setups = CardSetups(sessions)
         self.quarantine = Quarantine(sessions)
         self.idempotency = IdempotencyKeys(sessions)
 

@@ -33,15 +33,18 @@ class Room:
     """What a backend may use for the vGPUs of one plan.
 
     ``taken`` are functions that are claimed: by allocations, or by orders earlier in the plan (a backend adds
-    what it uses). ``new_uuid`` names new mediated devices.
+    what it uses). ``new_uuid`` names new mediated devices. ``prefer`` is a function to use first if it is free.
     """
 
     taken: set[str] = field(default_factory=set)
     new_uuid: Callable[[], str] = random_uuid
+    prefer: str = ""
 
     def free(self, parents: Collection[str]) -> list[str]:
-        """The functions among these that nobody claimed."""
-        return [parent for parent in parents if parent not in self.taken]
+        """The functions among these that nobody claimed, the preferred one first."""
+        return sorted(
+            (parent for parent in parents if parent not in self.taken), key=lambda name: name != self.prefer
+        )
 
 
 @dataclass(frozen=True, slots=True)

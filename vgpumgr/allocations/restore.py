@@ -1,0 +1,146 @@
+"""After a reboot or a driver reload: cards are cut as they were, then our vGPUs are made again.
+
+The order is MIG mode, virtual functions, GPU instances and other modes, vGPUs: each is lost when one before it
+changes. vGPUs come back by profile and card, so they survive a kernel that brings another interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from uuid import UUID
+
+from vgpumgr.allocations.bindings import fingerprint
+from vgpumgr.allocations.desk import Desk
+from vgpumgr.allocations.slicing import remembered
+from vgpumgr.allocations.vgpu_steps import ForgetVgpu, RememberVgpu
+from vgpumgr.errors import Reason
+from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.operation import Operation
+from vgpumgr.model.records import OPERATOR, CardSetup, VgpuRecord
+from vgpumgr.model.vgpu import Profile
+from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.vgpu.changes import plan_create
+from vgpumgr.vgpu.mode_steps import nvml_of
+from vgpumgr.vgpu.modes import Modes, plan_modes
+from vgpumgr.vgpu.names import type_number
+from vgpumgr.vgpu.nvml_port import Scheduler
+from vgpumgr.vgpu.port import Order, Room, random_uuid
+from vgpumgr.vgpu.vf_plans import plan_slice
+
+CARD, VGPU = "restore-card", "restore-vgpu"
+
+Look = Callable[[], HostInventory]
+
+
+def restore_slices(desk: Desk, look: Look) -> Sequence[Operation]:
+    """Bring back what is missing; waits for the end. What cannot come back is an operation that failed; the
+    others go on.
+    """
+    operations = []
+    for subject, kind, plan in _plans(desk, look):
+        first = plan()
+        if first.steps or first.refusal is not None:
+            operation = desk.submit(kind, subject, plan)
+            operations.append(desk.wait(operation.id, None))
+    return operations
+
+
+def _plans(desk: Desk, look: Look) -> Iterator[tuple[str, str, Callable[[], Plan]]]:
+    """Each plan with its subject, in order; a plan is made when those before it are done."""
+    setups = desk.store.setups.all()
+    for phase in (_plan_mig, _plan_vfs, _plan_modes):
+        for setup in setups:
+            yield setup.address, CARD, partial(_on_card, desk, look, setup, phase)
+    for record in desk.store.vgpus.all():
+        yield record.id, VGPU, partial(plan_restore_vgpu, desk, look, record)
+
+
+def _on_card(desk: Desk, look: Look, setup: CardSetup, phase: Callable[[Desk, Gpu, CardSetup], Plan]) -> Plan:
+    found = _same_card(look(), setup.address, setup.fingerprint)
+    if isinstance(found, Refusal):
+        return Plan(CARD, setup.address, refusal=found)
+    return replace(phase(desk, found, setup), kind=CARD)
+
+
+def _same_card(inventory: HostInventory, address: str, wanted: str) -> Gpu | Refusal:
+    """The card that was cut, if it is still there: cards may have been moved while the host was off."""
+    gpu = next((item for item in inventory.gpus if item.address == address), None)
+    if gpu is None:
+        reason = Reason("gpu-missing", f"there is no GPU at {address} any more", (address,))
+        return Refusal(reason.code, reason.message, (reason,), "was the card moved?")
+    if fingerprint(gpu) != wanted:
+        reason = Reason("gpu-changed", f"{address} is {fingerprint(gpu)} now, not the {wanted} it was", (address,))
+        return Refusal(reason.code, reason.message, (reason,), "cards were moved: cut anew what shall be cut")
+    return gpu
+
+
+def _plan_mig(desk: Desk, gpu: Gpu, setup: CardSetup) -> Plan:
+    if setup.mig is None or gpu.vgpu.instances:
+        return Plan(CARD, gpu.address)
+    return plan_modes(nvml_of(desk.context), gpu, Modes(mig=setup.mig))
+
+
+def _plan_vfs(desk: Desk, gpu: Gpu, setup: CardSetup) -> Plan:
+    now = gpu.sriov.num_vfs if gpu.sriov is not None else 0
+    if setup.vfs is None or now >= setup.vfs > 0:
+        return Plan(CARD, gpu.address)
+    return plan_slice(desk.context.kernel, gpu, setup.vfs)
+
+
+def _plan_modes(desk: Desk, gpu: Gpu, setup: CardSetup) -> Plan:
+    """Error correction is not among them: the board remembers it itself."""
+    live = bool(gpu.vgpu.instances)
+    wanted = Modes(
+        layout=None if live else setup.layout,
+        mixed_size=None if live else setup.mixed_size,
+        scheduler=Scheduler(setup.scheduler) if setup.scheduler is not None else None,
+    )
+    if wanted == Modes():
+        return Plan(CARD, gpu.address)
+    return plan_modes(nvml_of(desk.context), gpu, wanted)
+
+
+def plan_restore_vgpu(desk: Desk, look: Look, record: VgpuRecord) -> Plan:
+    """The plan that makes one of our vGPUs again; empty when it lives."""
+    inventory = look()
+    found = _same_card(inventory, record.gpu, record.fingerprint)
+    if isinstance(found, Refusal):
+        return Plan(VGPU, record.id, refusal=found)
+    if any(_is_same(record, vgpu.id, vgpu.profile_id) for vgpu in found.vgpu.instances):
+        return Plan(VGPU, record.id)
+    profile = _profile_of(found, record)
+    params = str(record.params.get("vgpu_params", ""))
+    order = Order(profile.id if profile is not None else record.profile, 1, params)
+    room = Room(new_uuid=lambda: record.id if _is_uuid(record.id) else random_uuid(), prefer=record.parent)
+    kernel, nvml = desk.context.kernel, nvml_of(desk.context)
+    planned = plan_create(kernel, inventory, found, [order], room=room, nvml=nvml)
+    plan = remembered(planned, found, record.allocation_id or OPERATOR, params)
+    places = {place for step in plan.steps if isinstance(step, RememberVgpu) for place in step.places}
+    if plan.refusal is None and record.id not in places:
+        plan = replace(plan, steps=(*plan.steps, ForgetVgpu(record.id)))
+    return replace(plan, kind=VGPU, subject=record.id)
+
+
+def _is_same(record: VgpuRecord, vgpu_id: str, profile_id: str) -> bool:
+    return vgpu_id == record.id and _same_type(profile_id, record.profile_id)
+
+
+def _same_type(one: str, other: str) -> bool:
+    """Type ids are one space in both of NVIDIA's interfaces: ``nvidia-558`` is ``558``."""
+    return one == other or (type_number(one) is not None and type_number(one) == type_number(other))
+
+
+def _profile_of(gpu: Gpu, record: VgpuRecord) -> Profile | None:
+    """The record's profile as the card calls it now: by name first, which no interface changes."""
+    by_name = (item for item in gpu.vgpu.profiles if item.name == record.profile)
+    by_type = (item for item in gpu.vgpu.profiles if _same_type(item.id, record.profile_id))
+    return next(by_name, None) or next(by_type, None)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False

@@ -1,0 +1,223 @@
+"""The use-cases of slicing: cut cards, change their modes, make vGPUs by hand, list and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from vgpumgr.allocations.bindings import fingerprint
+from vgpumgr.allocations.desk import Desk
+from vgpumgr.allocations.setup_steps import RememberSetup
+from vgpumgr.allocations.slicing import CREATE, DELETE, Slicing
+from vgpumgr.errors import NotFoundError, Reason, UnavailableError
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.model.allocation import AllocatedDevice, DeviceKind
+from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.operation import Operation
+from vgpumgr.model.records import OPERATOR, VgpuRecord
+from vgpumgr.model.vgpu import CardModes, Vgpu, VgpuView
+from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.vgpu.changes import plan_create, plan_delete
+from vgpumgr.vgpu.mode_steps import nvml_of
+from vgpumgr.vgpu.modes import Modes, plan_modes
+from vgpumgr.vgpu.names import same_profile
+from vgpumgr.vgpu.nvml_port import NvmlPort
+from vgpumgr.vgpu.port import Order
+from vgpumgr.vgpu.vf_plans import VfShare, plan_slice
+
+FindGpu = Callable[[HostInventory, str], Gpu]
+
+
+class Slices:
+    """Slicing on one host. Without a desk (a command that only reads) lists and plans work, changes do not."""
+
+    def __init__(
+        self, kernel: Kernel, look: Callable[[], HostInventory], find_gpu: FindGpu, desk: Desk | None = None
+    ) -> None:
+        self._kernel = kernel
+        self._look = look
+        self._find_gpu = find_gpu
+        self._desk = desk
+
+    # -- see ------------------------------------------------------------------------------------------
+    def vgpus(self, gpu: str | None = None) -> Sequence[VgpuView]:
+        """Every vGPU of the host, ours and foreign, card by card; ours that are gone come last."""
+        inventory = self._look()
+        wanted = self._find_gpu(inventory, gpu).address if gpu else None
+        records = self._records()
+        known = {record.id: record for record in records or ()}
+        views, live = [], set()
+        for card in inventory.gpus:
+            for vgpu in card.vgpu.instances:
+                live.add(vgpu.id)
+                record = known.get(vgpu.id)
+                ours = record is not None if records is not None else None
+                views.append(VgpuView(vgpu, card.address, ours, record.allocation_id if record else None))
+        views += [_gone(record) for record in records or () if record.id not in live]
+        return [view for view in views if wanted in (None, view.gpu)]
+
+    def vgpu(self, vgpu_id: str) -> VgpuView:
+        """One vGPU by UUID or VF address. NotFoundError ``vgpu-unknown``."""
+        found = next((view for view in self.vgpus() if view.vgpu.id == vgpu_id), None)
+        if found is None:
+            raise NotFoundError(
+                f"there is no vGPU {vgpu_id}", hint="'vgpumgr vgpu list' shows them", code="vgpu-unknown"
+            )
+        return found
+
+    def modes(self, address: str) -> CardModes:
+        """The modes of one card, as far as NVIDIA's driver tells them."""
+        gpu, nvml = self._find_gpu(self._look(), address), self._nvml()
+        card = nvml.card(gpu.address)
+        if card is None:
+            return CardModes(gpu.address, nvml.label)
+        return CardModes(
+            address=gpu.address,
+            source=nvml.label,
+            mig=card.mig,
+            mig_pending=card.mig_pending,
+            gpu_instances=tuple((item.shape, item.start) for item in card.gpu_instances),
+            mixed_size=card.mixed_size,
+            scheduler=str(card.scheduler) if card.scheduler is not None else None,
+            schedulers=tuple(map(str, card.schedulers)),
+            ecc=card.ecc,
+            ecc_pending=card.ecc_pending,
+        )
+
+    # -- cut ------------------------------------------------------------------------------------------
+    def plan_slice(self, address: str, vfs: int | None = None, share: VfShare | None = None) -> Plan:
+        """The plan that leaves a card with that many VFs (``None``: all, 0: none), kept over reboots."""
+        gpu = self._find_gpu(self._look(), address)
+        claimed = {record.id for record in self._records() or ()}
+        plan = plan_slice(self._kernel, gpu, vfs, share, claimed=claimed)
+        total = gpu.sriov.total_vfs if gpu.sriov is not None else 0
+        return self._remembered(plan, gpu, {"vfs": total if vfs is None else vfs})
+
+    def slice(self, address: str, vfs: int | None = None, share: VfShare | None = None) -> Operation:
+        """Start carrying out :meth:`plan_slice`. RefusedError when refused."""
+        return self._submit("slice", address, lambda: self.plan_slice(address, vfs, share))
+
+    def plan_modes(self, address: str, wanted: Modes) -> Plan:
+        """The plan from a card's modes to the wanted ones, kept over reboots, or the refusal."""
+        gpu = self._find_gpu(self._look(), address)
+        changes = {key: value for key, value in asdict(wanted).items() if value is not None}
+        if wanted.scheduler is not None:
+            changes["scheduler"] = str(wanted.scheduler)
+        return self._remembered(plan_modes(self._nvml(), gpu, wanted), gpu, changes)
+
+    def set_modes(self, address: str, wanted: Modes) -> Operation:
+        """Start carrying out :meth:`plan_modes`. RefusedError when refused."""
+        return self._submit("mode", address, lambda: self.plan_modes(address, wanted))
+
+    def _remembered(self, plan: Plan, gpu: Gpu, changes: Mapping[str, Any]) -> Plan:
+        """The plan with a step that keeps what was asked for; without a store, as it is."""
+        if plan.refusal is not None or self._desk is None or not changes:
+            return plan
+        known = self._desk.store.setups.get(gpu.address)
+        prior = asdict(known) if known is not None else {}
+        if known is not None and not plan.steps and all(prior[key] == value for key, value in changes.items()):
+            return plan
+        step = RememberSetup(gpu.address, fingerprint(gpu), dict(changes), prior)
+        return replace(plan, steps=(*plan.steps, step))
+
+    # -- make and unmake ------------------------------------------------------------------------------
+    def plan_create(self, profile: str, count: int = 1, gpu: str | None = None, params: str = "") -> Plan:
+        """The plan that makes vGPUs for the operator, on ``gpu`` or on the first card that takes them all."""
+        inventory = self._look()
+        card = self._find_gpu(inventory, gpu) if gpu else _roomiest(inventory, profile, count)
+        if card is None:
+            return Plan(CREATE, profile, refusal=_no_card(inventory, profile))
+        if self._desk is None:
+            return plan_create(self._kernel, inventory, card, [Order(profile, count, params)]).plan
+        known = next((item for item in card.vgpu.profiles if same_profile(profile, item.id, item.name)), None)
+        wanted = known.id if known is not None else profile
+        devices = [AllocatedDevice(DeviceKind.MDEV, card.address, None, wanted)] * count
+        if not devices:
+            return plan_create(self._kernel, inventory, card, [Order(profile, count, params)]).plan
+        return replace(Slicing(self._desk).plan_create(inventory, devices, OPERATOR, params), subject=card.address)
+
+    def create(self, profile: str, count: int = 1, gpu: str | None = None, params: str = "") -> Operation:
+        """Start carrying out :meth:`plan_create`. RefusedError when refused."""
+        plan = self.plan_create(profile, count, gpu, params)
+        plan.require()
+        return self._at_desk.submit(
+            CREATE, plan.subject, lambda: self.plan_create(profile, count, plan.subject, params)
+        )
+
+    def plan_delete(self, vgpu_id: str) -> Plan:
+        """The plan that deletes a vGPU of ours that no allocation has, or the refusal."""
+        view = self.vgpu(vgpu_id)
+        inventory = self._look()
+        if view.allocation_id is not None:
+            reason = Reason(
+                "vgpu-allocated", f"vGPU {vgpu_id} belongs to allocation {view.allocation_id}", (vgpu_id,)
+            )
+            hint = f"vgpumgr alloc release {view.allocation_id}"
+            return Plan(DELETE, vgpu_id, refusal=Refusal(reason.code, reason.message, (reason,), hint))
+        if self._desk is None or not view.ours:
+            card = self._find_gpu(inventory, view.gpu)
+            return plan_delete(self._kernel, inventory, card, [vgpu_id], ours=())
+        records = [record for record in self._desk.store.vgpus.all() if record.id == vgpu_id]
+        return Slicing(self._desk).plan_delete_records(inventory, records, vgpu_id)
+
+    def delete(self, vgpu_id: str) -> Operation:
+        """Start carrying out :meth:`plan_delete`. RefusedError when refused."""
+        self.plan_delete(vgpu_id).require()
+        return self._at_desk.submit(DELETE, vgpu_id, lambda: self.plan_delete(vgpu_id))
+
+    # -- parts ----------------------------------------------------------------------------------------
+    def _submit(self, kind: str, address: str, plan: Callable[[], Plan]) -> Operation:
+        gpu = self._find_gpu(self._look(), address).address
+        plan().require()
+        return self._at_desk.submit(kind, gpu, plan)
+
+    def _records(self) -> Sequence[VgpuRecord] | None:
+        return self._desk.store.vgpus.all() if self._desk is not None else None
+
+    def _nvml(self) -> NvmlPort:
+        if self._desk is not None:
+            return nvml_of(self._desk.context)
+        from vgpumgr.telemetry.nvml import open_nvml
+
+        return open_nvml(self._kernel)
+
+    @property
+    def _at_desk(self) -> Desk:
+        if self._desk is None:
+            raise UnavailableError(
+                "this needs the service's store, which is not open here",
+                hint="systemctl start vgpumgr",
+                code="service-unavailable",
+            )
+        return self._desk
+
+
+def _gone(record: VgpuRecord) -> VgpuView:
+    vgpu = Vgpu(record.id, record.profile_id, record.profile, record.parent)
+    return VgpuView(vgpu, record.gpu, True, record.allocation_id, live=False)
+
+
+def _roomiest(inventory: HostInventory, profile: str, count: int) -> Gpu | None:
+    """The card that takes the whole order and is fullest already, so that empty cards stay whole."""
+    able = [
+        (item.creatable, gpu)
+        for gpu in inventory.gpus
+        for item in gpu.vgpu.profiles
+        if same_profile(profile, item.id, item.name) and item.creatable >= max(count, 1)
+    ]
+    return min(able, key=lambda pair: pair[0])[1] if able else None
+
+
+def _no_card(inventory: HostInventory, profile: str) -> Refusal:
+    found = [
+        item for gpu in inventory.gpus for item in gpu.vgpu.profiles if same_profile(profile, item.id, item.name)
+    ]
+    reasons = tuple(item.limit for item in found if item.limit is not None)
+    if not found:
+        message = f"no card of this host has a profile {profile!r}"
+        hint = "'vgpumgr profile list' shows them; a card may have to be cut first ('vgpumgr gpu slice')"
+        return Refusal("profile-unknown", message, (Reason("profile-unknown", message),), hint)
+    best = max(item.creatable for item in found)
+    message = f"no card takes that many more of {profile}: at most {best} on one"
+    return Refusal("no-capacity", message, reasons, "'vgpumgr profile list' shows what fits now")
