@@ -1,0 +1,29 @@
+"""``python -m tests.lab.shell [COMMAND]``: a machine with the project installed, and a shell in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.lab.image.build import build_image
+from tests.lab.image.cache import only_one
+from tests.lab.machine import Machine
+
+
+def main(words: list[str]) -> int:
+    """Boot, run the command or an interactive shell, power off; the exit status is the shell's."""
+    with only_one():
+        machine = Machine(build_image())
+        try:
+            machine.start()
+            print(f"lab: up after {machine.boot_seconds:.0f} s; leave the shell to power off", file=sys.stderr)
+            terminal = [] if words else ["-t"]
+            return subprocess.run(
+                [*machine.ssh()[:-1], *terminal, machine.ssh()[-1], *words], check=False
+            ).returncode
+        finally:
+            machine.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
