@@ -109,7 +109,7 @@ class Machine:
         return self.run(command, deadline=deadline, stdin=stdin).check().strip()
 
     def wait(self, command: str, *, deadline: float = 60.0, what: str = "") -> str:
-        """Repeat a command until it succeeds; its stripped output. Raises LabError, naming ``what``, at the deadline."""
+        """Repeat a command until it succeeds: its output. Raises LabError, naming ``what``, at the deadline."""
         end = time.monotonic() + deadline
         while True:
             said = self.run(command)

@@ -8,14 +8,19 @@ import sys
 from tests.lab.image.build import build_image
 from tests.lab.image.cache import only_one
 from tests.lab.machine import Machine
+from tests.lab.project import build_project, install
 
 
 def main(words: list[str]) -> int:
     """Boot, run the command or an interactive shell, power off; the exit status is the shell's."""
     with only_one():
-        machine = Machine(build_image())
+        image = build_image()
+        project = build_project(image)
+        machine = Machine(image)
         try:
             machine.start()
+            install(machine, project)
+            machine.ok("systemctl start vgpumgr.socket vgpumgr.service", deadline=120)
             print(f"lab: up after {machine.boot_seconds:.0f} s; leave the shell to power off", file=sys.stderr)
             terminal = [] if words else ["-t"]
             return subprocess.run(

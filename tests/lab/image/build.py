@@ -35,6 +35,7 @@ class Image:
     initrd: Path
     vmlinux: Path
     kernel_release: str
+    rootfs: Path
     qemu_root: Path
     wheelhouse: Path
 
@@ -54,6 +55,7 @@ def build_image() -> Image:
         initrd=folder / "initrd.img",
         vmlinux=folder / "vmlinux",
         kernel_release=(kernel / "release").read_text(),
+        rootfs=rootfs / "root",
         qemu_root=tools / "root",
         wheelhouse=wheelhouse,
     )

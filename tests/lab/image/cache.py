@@ -76,7 +76,7 @@ def stage(name: str, key: str, build: Callable[[Path], None]) -> Path:
 def _forget_old(name: str) -> None:
     found = [path for path in cache_dir().glob(f"{name}-*") if not path.name.endswith(".new")]
     found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in found[_KEPT:]:
+    for path in (*found[_KEPT:], *cache_dir().glob(f"{name}-*.new")):
         _remove(path)
 
 

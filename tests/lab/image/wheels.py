@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.lab.image.cache import key_of, stage
 
-_NOT_IN_DEBIAN = ["flask-openapi3>=4.0,<5", "nvidia-ml-py>=12.535,<14"]
+_NOT_IN_DEBIAN = ["flask-openapi3>=4.0,<5", "flask-openapi3-swagger>=5.18,<6", "nvidia-ml-py>=12.535,<14"]
 """Pure Python, so the outer machine's Python may fetch them for the lab's."""
 
 
