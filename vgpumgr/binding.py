@@ -14,10 +14,10 @@ from vgpumgr.address import sort_key
 from vgpumgr.errors import Reason
 from vgpumgr.inventory.variants import best_vfio_driver, module_of
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
-from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.host import Gpu, Holder, HostInventory, PassthroughState
 from vgpumgr.model.pci import PciFunction
 from vgpumgr.model.reasons import INFORMATIVE
-from vgpumgr.plans.checks import CheckGroup, CheckIdle
+from vgpumgr.plans.checks import CheckGroup, CheckIdle, holder_reason
 from vgpumgr.plans.pci import BindTo, LoadModule, Probe, SetOverride, Unbind, override_of
 from vgpumgr.plans.plan import AfterCrash, Plan, Refusal
 from vgpumgr.plans.step import Step
@@ -46,7 +46,7 @@ def plan_bind(
         for item in functions
     }
     moving = [item for item in functions if not _is_there(item, wanted[item.address][0], driver)]
-    if not moving:
+    if not moving and gpu.passthrough.state is not PassthroughState.FAILED:
         return Plan("bind", gpu.address)
     refusal = _bind_refusal(inventory, gpu, force, also)
     if refusal is not None:
@@ -142,6 +142,7 @@ def _bind_refusal(inventory: HostInventory, gpu: Gpu, force: bool, also: Sequenc
     taken = {*also, *(companion.address for companion in gpu.companions)}
     reasons = [reason for reason in gpu.passthrough.reasons if not _overruled_by(reason, force, taken)]
     reasons += _bad_companions(inventory, gpu, also)
+    reasons += [] if force else [_in_use(holder) for holder in gpu.holders if holder.address in also]
     if not reasons:
         return None
     first = reasons[0]
@@ -174,6 +175,12 @@ def _bad_companions(inventory: HostInventory, gpu: Gpu, also: Sequence[str]) -> 
     return reasons
 
 
+def _in_use(holder: Holder) -> Reason:
+    """Naming a member takes it along; what the host does with it is overruled by force only."""
+    reason = holder_reason(holder)
+    return Reason("in-use-by-host", reason.message, reason.addresses)
+
+
 def _hint(gpu: Gpu, reasons: Sequence[Reason]) -> str:
     own = {companion.address for companion in gpu.companions}
     shared = [name for reason in reasons if reason.code == "group-shared" for name in reason.addresses]
@@ -191,15 +198,21 @@ def _overruled(gpu: Gpu, force: bool) -> tuple[Reason, ...]:
     return tuple(reason for reason in gpu.passthrough.reasons if force and reason.code in FORCIBLE)
 
 
-RELEASE_STOPPERS = ("in-use", "reserved")
+RELEASE_STOPPERS = frozenset({"in-use", "reserved"})
 """Reasons against giving a GPU back: a VM or an allocation has it."""
 
 
 def _release_refusal(gpu: Gpu, force: bool) -> Refusal | None:
-    """A VM's or an allocation's GPU is never pulled away; force does not change that."""
-    reasons = tuple(reason for reason in gpu.passthrough.reasons if reason.code in RELEASE_STOPPERS)
+    """A VM's or an allocation's GPU is never pulled away; force does not change that.
+
+    One that does not work is left alone: unbinding it can hang, and rebinding does not mend it.
+    """
+    stoppers = RELEASE_STOPPERS if force else RELEASE_STOPPERS | {"failed"}
+    reasons = tuple(reason for reason in gpu.passthrough.reasons if reason.code in stoppers)
     if not reasons:
         return None
+    if reasons[0].code == "failed":
+        return Refusal("failed", reasons[0].message, reasons, "power-cycle the host; --force tries it all the same")
     return Refusal(
         reasons[0].code,
         f"{gpu.address} cannot be given back: {reasons[0].message}",

@@ -14,6 +14,7 @@ from vgpumgr.inventory import take_inventory
 from vgpumgr.kernel.simulated.build import build
 from vgpumgr.kernel.simulated.faults import Mishap
 from vgpumgr.kernel.simulated.machine import SimulatedKernel
+from vgpumgr.kernel.tree import File
 from vgpumgr.model.host import Gpu, HostInventory
 from vgpumgr.plans.executor import execute
 from vgpumgr.plans.journal import MemoryJournal
@@ -241,3 +242,31 @@ def test_the_caller_may_insist_on_the_generic_driver() -> None:
     kernel = host(hopper)
     run(kernel, bind_plan(kernel, "0009:01:00.0", driver="vfio-pci"))
     assert kernel.driver("0009:01:00.0") == "vfio-pci"
+
+
+def test_a_member_that_the_host_uses_needs_force_as_well_as_its_name() -> None:
+    disk = {
+        "address": "0000:18:00.0",
+        "id": "144d:a808",
+        "class": "010802",
+        "driver": "nvme",
+        "group": 5,
+        "disk": "nvme0n1 259:0",
+    }
+    first, audio = card("17", group=5)
+    kernel = host(first, audio | {"group": 5}, disk, mounts={"/": "259:0 /dev/nvme0n1"})
+    refusal = bind_plan(kernel, also=["0000:18:00.0"]).refusal
+    assert refusal is not None
+    assert refusal.code == "in-use-by-host"
+    assert "mount" in refusal.message
+    assert bind_plan(kernel, also=["0000:18:00.0"], force=True).refusal is None
+
+
+def test_a_dead_gpu_is_neither_bound_nor_given_back() -> None:
+    kernel = two_cards()
+    run(kernel, bind_plan(kernel))
+    kernel.machine.tree.put(f"{kernel.machine.functions[CARD].path}/config", File(b"\xff" * 64))
+    for plan in (bind_plan(kernel), release_plan(kernel)):
+        assert plan.refusal is not None
+        assert plan.refusal.code == "failed"
+        assert "power" in plan.refusal.message

@@ -18,7 +18,7 @@ from time import sleep
 from vgpumgr.errors import SourceError
 from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
 from vgpumgr.kernel.real import READ_LIMIT, read_file
-from vgpumgr.kernel.tree import Dir, File, Link, Tree
+from vgpumgr.kernel.tree import Dir, File, Link, Node, Tree
 
 TAR_LIMIT = 512 << 20
 """Bytes a tar may unpack to; a host's sysfs is some tens of MiB."""
@@ -182,10 +182,20 @@ def open_recording(source: str) -> RecordedKernel:
 
 def _top(path: Path) -> Path:
     """The folder that holds ``sys/``: this one, or the only one inside that does."""
-    for candidate in (path, *sorted(child for child in path.iterdir() if child.is_dir())):
-        if (candidate / "sys").is_dir():
-            return candidate
-    raise _no_sysfs(str(path))
+    if (path / "sys").is_dir():
+        return path
+    inside = [child for child in path.iterdir() if (child / "sys").is_dir()]
+    if len(inside) > 1:
+        raise _several(str(path), [child.name for child in inside])
+    if not inside:
+        raise _no_sysfs(str(path))
+    return inside[0]
+
+
+def _several(source: str, names: list[str]) -> SourceError:
+    return SourceError(
+        f"{source} holds {len(names)} recorded hosts", hint=f"name one of them, such as {source}/{min(names)}"
+    )
 
 
 def _no_sysfs(source: str) -> SourceError:
@@ -239,8 +249,17 @@ def _copy_hard_link(tree: Tree, name: str, target: str) -> None:
 
 def _root_of(tree: Tree, source: str) -> Tree:
     """The tree itself when it holds ``sys``, else the one top folder that does."""
-    for candidate in (tree.root, *(tree.root.entries[name] for name in sorted(tree.root.entries))):
-        if isinstance(candidate, Dir) and isinstance(candidate.entries.get("sys"), Dir):
-            tree.root = candidate
-            return tree
-    raise _no_sysfs(source)
+    if not _holds_sys(tree.root):
+        inside = [name for name, node in tree.root.entries.items() if _holds_sys(node)]
+        if len(inside) > 1:
+            raise _several(source, inside)
+        if not inside:
+            raise _no_sysfs(source)
+        top = tree.root.entries[inside[0]]
+        assert isinstance(top, Dir)
+        tree.root = top
+    return tree
+
+
+def _holds_sys(node: Node) -> bool:
+    return isinstance(node, Dir) and isinstance(node.entries.get("sys"), Dir)
