@@ -103,7 +103,7 @@ class Service:
 
     def check_domain(self, xml: bytes) -> CheckResult:
         """Preflight of any domain XML against this host."""
-        from vgpumgr.domain.parser import parse_domain
+        from vgpumgr.domain.document import parse_domain
         from vgpumgr.domain.preflight import check
 
         try:

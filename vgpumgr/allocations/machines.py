@@ -8,7 +8,7 @@ from uuid import NAMESPACE_URL, uuid5
 from vgpumgr.allocations.desk import Desk
 from vgpumgr.allocations.manager import Manager
 from vgpumgr.domain.composer import compose, functions_of
-from vgpumgr.domain.parser import NAMESPACE, parse_domain
+from vgpumgr.domain.document import NAMESPACE, parse_domain
 from vgpumgr.domain.preflight import check
 from vgpumgr.domain.templates import Templates
 from vgpumgr.errors import ConflictError, FailedError, Reason, RefusedError, VgpumgrError

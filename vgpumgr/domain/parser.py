@@ -1,110 +1,101 @@
-"""Reads libvirt domain XML of anybody's making: which host devices it names, and whether it is ours."""
+"""Reads which host devices a domain XML of anybody's making names, and how."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from lxml import etree
 
-from vgpumgr.errors import UsageError
+from vgpumgr.domain.arguments import argument_devices
+from vgpumgr.domain.document import devices_of
+from vgpumgr.domain.source import read_address, read_uuid, unreadable_part
 from vgpumgr.model.domain import HostDevice
 
-NAMESPACE = "https://vgpumgr.dev/xmlns/domain/1"
-"""The namespace of our metadata element; a name, not an address."""
-SIZE_LIMIT = 1 << 20
+
+class Way(StrEnum):
+    """How a domain names a host device."""
+
+    HOSTDEV = "hostdev"
+    INTERFACE = "interface"
+    """``<interface type='hostdev'>``: a NIC or VF as the guest's network."""
+    NVME = "nvme"
+    """``<disk type='nvme'>``: QEMU drives the controller through VFIO."""
+    ARGUMENT = "argument"
+    """``<qemu:commandline>``: libvirt knows nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceAddress:
-    """A PCI source address as written, before anybody asked whether there can be such a device."""
+class NamedDevice:
+    """One host device that a domain names. ``fault`` says what is wrong with its address, ``None`` for nothing."""
 
-    domain: int
-    bus: int
-    slot: int
-    function: int
-
-    @property
-    def text(self) -> str:
-        """``0000:3b:00.0``; a slot or function out of range stays visible."""
-        return f"{self.domain:04x}:{self.bus:02x}:{self.slot:02x}.{self.function:x}"
-
-    @property
-    def valid(self) -> bool:
-        """True when PCI can have such an address."""
-        return self.domain < 1 << 32 and self.bus <= 0xFF and self.slot <= 0x1F and self.function <= 7
+    device: HostDevice
+    way: Way
+    element: etree._Element | None = None
+    fault: str | None = None
+    fault_code: str = "address-invalid"
 
 
-def parse_domain(xml: bytes) -> etree._Element:
-    """The root element. Entities are not expanded and nothing is fetched.
-
-    Raises :class:`UsageError` ``domain-xml-invalid`` for what is no XML, is too large, or carries a DTD.
-    """
-    if len(xml) > SIZE_LIMIT:
-        raise UsageError(f"the domain XML is larger than {SIZE_LIMIT >> 20} MiB", code="domain-xml-invalid")
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, remove_comments=True
-    )
-    try:
-        root = etree.fromstring(xml, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
-        raise UsageError(
-            f"this is no XML: {error}",
-            hint="give a libvirt domain, as virsh dumpxml prints it",
-            code="domain-xml-invalid",
-        ) from error
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise UsageError("a domain XML has no DOCTYPE", hint="remove it", code="domain-xml-invalid")
-    return root
-
-
-def hostdevs(root: etree._Element) -> list[etree._Element]:
-    """All ``<hostdev>`` elements, and interfaces that pass a VF through, wherever they stand."""
-    found = [root] if root.tag == "hostdev" else []
-    found += [element for element in root.iter("hostdev") if element is not root]
-    return found + [element for element in root.iter("interface") if element.get("type") == "hostdev"]
+def read_devices(root: etree._Element) -> tuple[NamedDevice, ...]:
+    """All host devices, in the order of the document; those that cannot be read have a ``fault``."""
+    found = [named for element in devices_of(root) for named in _read(element)]
+    found += [NamedDevice(device, Way.ARGUMENT, fault=_unknown_source(device)) for device in argument_devices(root)]
+    return tuple(found)
 
 
 def host_devices(root: etree._Element) -> tuple[HostDevice, ...]:
     """The host devices that a domain names, as far as they can be read."""
-    return tuple(device for element in hostdevs(root) for device in read_device(element))
+    return tuple(named.device for named in read_devices(root) if named.device.key)
 
 
-def read_device(element: etree._Element) -> Iterator[HostDevice]:
-    """The device of one ``<hostdev>`` (or interface); nothing when it names none that we know how to read."""
-    kind = "pci" if element.tag == "interface" else element.get("type")
+def _read(element: etree._Element) -> Iterator[NamedDevice]:
+    """The device of one element; nothing when it names none of the kinds we know (USB, SCSI, ...)."""
+    kind = element.get("type")
     managed = element.get("managed") == "yes"
+    if element.tag == "hostdev" and kind == "mdev":
+        yield _mdev(element, managed)
+    elif element.tag == "hostdev" and kind == "pci":
+        yield _pci(element, Way.HOSTDEV, managed)
+    elif element.tag == "interface" and kind == "hostdev" and _is_pci(element):
+        yield _pci(element, Way.INTERFACE, managed)
+    elif element.tag == "disk" and kind == "nvme":
+        source = element.find("source")
+        yield _pci(element, Way.NVME, source is not None and source.get("managed") == "yes")
+
+
+def _is_pci(element: etree._Element) -> bool:
+    """An interface may name a USB device instead."""
+    address = element.find("source/address")
+    return address is None or address.get("type", "pci") == "pci"
+
+
+def _mdev(element: etree._Element, managed: bool) -> NamedDevice:
     address = element.find("source/address")
     if address is None:
-        return
-    if kind == "mdev":
-        yield HostDevice("mdev", uuid=(address.get("uuid") or "").strip().lower(), managed=managed)
-    elif kind == "pci":
-        source = read_source(address)
-        if source is not None:
-            yield HostDevice("pci", address=source.text, managed=managed)
+        return _without_source(HostDevice("mdev", managed=managed), Way.HOSTDEV, element)
+    written = address.get("uuid", "")
+    uuid = read_uuid(written)
+    fault = None if uuid else f"{written!r} is not the UUID of a mediated device"
+    return NamedDevice(HostDevice("mdev", uuid=uuid, managed=managed), Way.HOSTDEV, element, fault, "uuid-invalid")
 
 
-def read_source(address: etree._Element) -> SourceAddress | None:
-    """A source address; parts left out are 0, numbers decimal or hexadecimal. ``None`` when one is no number."""
-    try:
-        domain, bus, slot, function = (
-            _number(address.get(part, "0")) for part in ("domain", "bus", "slot", "function")
-        )
-    except ValueError:
-        return None
-    return SourceAddress(domain, bus, slot, function)
+def _pci(element: etree._Element, way: Way, managed: bool) -> NamedDevice:
+    address = element.find("source/address")
+    if address is None:
+        return _without_source(HostDevice("pci", managed=managed), way, element)
+    source = read_address(address)
+    if source is None:
+        return NamedDevice(HostDevice("pci", managed=managed), way, element, unreadable_part(address))
+    return NamedDevice(HostDevice("pci", address=source.text, managed=managed), way, element, source.fault)
 
 
-def _number(text: str) -> int:
-    text = text.strip().lower()
-    value = int(text, 16) if text.startswith("0x") else int(text, 10)
-    if value < 0:
-        raise ValueError(text)
-    return value
+def _without_source(device: HostDevice, way: Way, element: etree._Element) -> NamedDevice:
+    fault = f"a {device.type} host device names no source address"
+    return NamedDevice(device, way, element, fault, "source-missing")
 
 
-def allocation_of(root: etree._Element) -> str | None:
-    """The allocation a domain of ours was defined for; ``None`` for a foreign one."""
-    element = root.find(f"metadata/{{{NAMESPACE}}}allocation")
-    return element.get("id") if element is not None else None
+def _unknown_source(device: HostDevice) -> str | None:
+    return (
+        None if device.key else "a vfio-pci device among the QEMU arguments names no host device that can be read"
+    )

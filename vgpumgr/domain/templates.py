@@ -7,11 +7,13 @@ from pathlib import Path
 
 from lxml import etree
 
-from vgpumgr.domain.parser import hostdevs, parse_domain
+from vgpumgr.domain.document import parse_domain
+from vgpumgr.domain.parser import read_devices
 from vgpumgr.errors import NotFoundError, UsageError
 from vgpumgr.resources import directory
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+"""No slash and no leading dot: a name cannot leave its directory."""
 
 
 class Templates:
@@ -30,16 +32,18 @@ class Templates:
         """A fresh copy of a template's root element.
 
         NotFoundError ``template-unknown`` naming those there are; UsageError ``template-invalid`` for a template
-        that is no domain, or that names host devices itself (a domain of ours holds what was allocated, no more).
+        that cannot be read, is no domain, or names host devices itself (a domain of ours holds what was
+        allocated, no more).
         """
-        root = parse_domain(self._path(name).read_bytes())
+        path = self._path(name)
+        root = _read(path)
         if root.tag != "domain" or root.find("devices") is None:
-            raise UsageError(f"template {name!r} is no libvirt domain with devices", code="template-invalid")
-        if hostdevs(root):
-            raise UsageError(
-                f"template {name!r} names host devices",
-                hint="remove its <hostdev> elements: vgpumgr puts in what was allocated",
-                code="template-invalid",
+            raise _invalid(f"{path} is no libvirt domain with devices", "start from a copy of a shipped template")
+        named = [item.device.key or item.way for item in read_devices(root)]
+        if named:
+            raise _invalid(
+                f"{path} names host devices: {', '.join(named)}",
+                "remove them: vgpumgr puts in what was allocated",
             )
         return root
 
@@ -52,3 +56,16 @@ class Templates:
         raise NotFoundError(
             f"there is no template {name!r}", hint=f"known: {', '.join(self.names())}", code="template-unknown"
         )
+
+
+def _read(path: Path) -> etree._Element:
+    try:
+        return parse_domain(path.read_bytes())
+    except OSError as error:
+        raise _invalid(f"{path} cannot be read: {error.strerror}", "check its owner and mode") from error
+    except UsageError as error:
+        raise _invalid(f"{path}: {error.message}", error.hint) from error
+
+
+def _invalid(message: str, hint: str) -> UsageError:
+    return UsageError(f"the template {message}", hint=hint, code="template-invalid")

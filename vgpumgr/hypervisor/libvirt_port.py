@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeVar
 
-from vgpumgr.domain.parser import allocation_of, host_devices, parse_domain
+from vgpumgr.domain.document import allocation_of, parse_domain
+from vgpumgr.domain.parser import host_devices
 from vgpumgr.errors import FailedError, NotFoundError, RefusedError, UnavailableError
 from vgpumgr.model.domain import DomainInfo, DomainState
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vgpumgr.domain.parser import host_devices, parse_domain
+from vgpumgr.domain.document import parse_domain
+from vgpumgr.domain.parser import host_devices
 from vgpumgr.errors import NotFoundError
 from vgpumgr.hypervisor.port import Hypervisor
 from vgpumgr.model.domain import DomainInfo

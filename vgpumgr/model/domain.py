@@ -102,6 +102,8 @@ class GuestDevice:
     numa_node: int | None = None
     bar_bytes: int = 0
     """Sum of the 64-bit BARs: the firmware's window must hold them."""
+    ramfb: bool = False
+    """A picture before the guest's driver starts; needs ``display``, and such a device cannot be unplugged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class DomainRequest:
     allocation: str
     shape: GuestShape
     devices: tuple[GuestDevice, ...]
+    node_cpus: str | None = None
+    """Host processors of the GPUs' NUMA node (``0-15,32-47``), when they all sit on one."""
 
 
 @dataclass(frozen=True, slots=True)
