@@ -13,7 +13,7 @@ VENV=.venv
 # To build libvirt-python; to run; and what the tests ask of a real libvirt (schemas, virsh, QEMU's driver).
 PACKAGES="ca-certificates gcc libc6-dev pkg-config libvirt-dev python3 python3-dev python3-venv
     libvirt0 libudev1 kmod pci.ids udev
-    libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu qemu-system-x86"
+    libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu qemu-system-x86 ovmf swtpm-tools"
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }

@@ -105,12 +105,15 @@ class Service:
         """Preflight of any domain XML against this host."""
         from vgpumgr.domain.document import parse_domain
         from vgpumgr.domain.preflight import check
+        from vgpumgr.domain.schema import schema_errors
 
+        root = parse_domain(xml)
         try:
             owners = self._owners()
+            libvirt = self._hypervisor.capabilities().version if self._hypervisor is not None else None
         except UnavailableError:
-            owners = None
-        return check(parse_domain(xml), self.inventory(), owners)
+            owners, libvirt = None, None
+        return check(root, self.inventory(), owners, libvirt=libvirt, schema=schema_errors(root))
 
     def snapshot(self, out: IO[bytes]) -> None:
         """Write a tar that ``--sysfs-root`` reads again; serial numbers and MAC addresses left out."""

@@ -58,20 +58,27 @@ def _driver(host: HostIndex, device: HostDevice, function: PciFunction, findings
             message = f"{name} carries a vGPU: with managed='yes' libvirt would rebind it and the vGPU be lost"
             findings.error("managed-vgpu", f"{message}; write managed='no'", name)
         elif not host.on_vendor_driver(function) and not function.vfio:
-            _not_detached(name, driver, findings)
+            _not_detached(host, name, driver, findings)
     elif host.on_vendor_driver(function):
         message = f"{name} carries no vGPU: create one on it first (vgpumgr vgpu create, or its current_vgpu_type)"
         findings.error("vf-without-type", message, name)
     elif not device.managed and not function.vfio:
-        _not_detached(name, driver, findings)
+        _not_detached(host, name, driver, findings)
 
 
-def _not_detached(name: str, driver: str, findings: Findings) -> None:
+def _not_detached(host: HostIndex, name: str, driver: str, findings: Findings) -> None:
+    gpu = host.gpus.get(name) or host.companions.get(name)
+    how = f"vgpumgr gpu bind {gpu.address}" if gpu is not None else f"virsh nodedev-detach {_node_name(name)}"
     message = (
         f"{name} is bound to {driver}, not to a VFIO driver, and managed='no' leaves it there: "
-        f"bind it first (vgpumgr gpu bind {name}), or write managed='yes'"
+        f"detach it first ({how}), or write managed='yes'"
     )
     findings.error("device-not-detached", message, name)
+
+
+def _node_name(address: str) -> str:
+    """What libvirt calls a PCI function: ``pci_0000_3b_00_0``."""
+    return "pci_" + address.replace(":", "_").replace(".", "_")
 
 
 def _group(host: HostIndex, function: PciFunction, managed: set[str], findings: Findings) -> None:
@@ -83,7 +90,8 @@ def _group(host: HostIndex, function: PciFunction, managed: set[str], findings: 
         )
         findings.error("no-iommu-group" if host.iommu_active else "iommu-inactive", f"{name} {why}", name)
         return
-    left = [item for item in group.blockers if item.address not in managed and not _vgpu_driver(host, item)]
+    settled = managed | {name}  # Of the device's own driver more has been said already.
+    left = [item for item in group.blockers if item.address not in settled and not _vgpu_driver(host, item)]
     if left:
         who = ", ".join(f"{item.address} ({item.driver or 'driver unknown'})" for item in left)
         message = f"IOMMU group {group.id} is not viable: {who} must leave the host's driver first"

@@ -1,8 +1,4 @@
-"""Puts a machine together: a template, the guest's shape, and exactly the allocated devices.
-
-Every GPU and vGPU gets a PCIe root port of its own, so that the guest sees it as on real hardware and it can be
-unplugged. A whole GPU becomes one multifunction device there, its companions beside it in one slot.
-"""
+"""Puts a machine together: a template, the guest's shape, and exactly the allocated devices."""
 
 from __future__ import annotations
 
@@ -14,15 +10,11 @@ from lxml import etree
 from vgpumgr.address import parse
 from vgpumgr.domain.document import NAMESPACE
 from vgpumgr.domain.firmware import make_room
+from vgpumgr.domain.guest_devices import add_devices
 from vgpumgr.domain.guest_disks import add_disk
 from vgpumgr.domain.parser import host_devices
 from vgpumgr.errors import UsageError
-from vgpumgr.model.domain import DomainRequest, GuestDevice
-
-SPARE_PORTS = 4
-"""Root ports left free for devices that are plugged in while the guest runs."""
-_FUNCTIONS = 8
-"""Functions that fit into one guest slot."""
+from vgpumgr.model.domain import DomainRequest
 
 
 def compose(template: etree._Element, request: DomainRequest) -> str:
@@ -42,7 +34,7 @@ def compose(template: etree._Element, request: DomainRequest) -> str:
             add_disk(devices, path)
         if request.shape.network:
             _network(devices, request.shape.network)
-        _host_devices(devices, request)
+        add_devices(devices, request.devices)
     except ValueError as error:  # lxml's, for control characters: they cannot be written in XML.
         raise _invalid(f"a name or path cannot be written in XML: {error}") from error
     make_room(root, request.devices)
@@ -91,7 +83,8 @@ def _size(root: etree._Element, request: DomainRequest) -> None:
         element.text = str(shape.memory_mib)
     vcpu = _child(root, "vcpu")
     vcpu.text = str(shape.vcpus)
-    _drop(vcpu, "current")
+    if "current" in vcpu.attrib:
+        del vcpu.attrib["current"]
     topology = root.find("cpu/topology")
     if topology is not None:
         for key, value in (("sockets", 1), ("dies", 1), ("cores", shape.vcpus), ("threads", 1)):
@@ -119,101 +112,10 @@ def _child(root: etree._Element, tag: str) -> etree._Element:
     return etree.SubElement(root, tag) if found is None else found
 
 
-def _drop(element: etree._Element, attribute: str) -> None:
-    if attribute in element.attrib:
-        del element.attrib[attribute]
-
-
 def _network(devices: etree._Element, name: str) -> None:
     interface = etree.SubElement(devices, "interface", type="network")
     etree.SubElement(interface, "source", network=name)
     etree.SubElement(interface, "model", type="virtio")
-
-
-# -- host devices ---------------------------------------------------------------------------------------
-def _host_devices(devices: etree._Element, request: DomainRequest) -> None:
-    slots = [slot for index, device in enumerate(request.devices) for slot in _slots(device, index)]
-    first = _root_ports(devices, len(slots) + SPARE_PORTS)
-    console = devices.find("graphics") is not None
-    for bus, slot in enumerate(slots, start=first):
-        for function, hostdev in slot:
-            if hostdev.get("type") == "mdev" and not console:
-                hostdev.set("display", "off")
-                _drop(hostdev, "ramfb")
-            _place(hostdev, bus, function, multifunction=len(slot) > 1 and function == 0)
-            devices.append(hostdev)
-
-
-def _slots(device: GuestDevice, index: int) -> list[list[tuple[int, etree._Element]]]:
-    """The guest slots of one device, each with its functions and their numbers in the guest."""
-    if device.mdev is not None:
-        return [[(0, _mdev(device, f"ua-vgpu{index}"))]]
-    numbered = [
-        (number, _pci(address, device.managed, f"ua-gpu{index}" + (f"-{number}" if number else "")))
-        for number, address in enumerate(device.functions)
-    ]
-    return [
-        [(number % _FUNCTIONS, hostdev) for number, hostdev in numbered[start : start + _FUNCTIONS]]
-        for start in range(0, len(numbered), _FUNCTIONS)
-    ]
-
-
-def _mdev(device: GuestDevice, alias: str) -> etree._Element:
-    shown = {"display": "on"} if device.display else {"display": "off"}
-    if device.display and device.ramfb:
-        shown["ramfb"] = "on"
-    hostdev = _hostdev("mdev", {"managed": "no", "model": "vfio-pci", **shown})
-    etree.SubElement(etree.SubElement(hostdev, "source"), "address", uuid=device.mdev or "")
-    etree.SubElement(hostdev, "alias", name=alias)
-    return hostdev
-
-
-def _pci(function: str, managed: bool, alias: str) -> etree._Element:
-    hostdev = _hostdev("pci", {"managed": "yes" if managed else "no"})
-    address = parse(function)
-    etree.SubElement(
-        etree.SubElement(hostdev, "source"),
-        "address",
-        domain=f"0x{address.domain:04x}",
-        bus=f"0x{address.bus:02x}",
-        slot=f"0x{address.slot:02x}",
-        function=f"0x{address.function:x}",
-    )
-    etree.SubElement(hostdev, "alias", name=alias)
-    return hostdev
-
-
-def _hostdev(kind: str, attributes: dict[str, str]) -> etree._Element:
-    return etree.Element("hostdev", {"mode": "subsystem", "type": kind} | attributes)
-
-
-def _place(hostdev: etree._Element, bus: int, function: int, *, multifunction: bool) -> None:
-    place = {
-        "type": "pci",
-        "domain": "0x0000",
-        "bus": f"0x{bus:02x}",
-        "slot": "0x00",
-        "function": f"0x{function:x}",
-    }
-    etree.SubElement(hostdev, "address", place | ({"multifunction": "on"} if multifunction else {}))
-
-
-def _root_ports(devices: etree._Element, count: int) -> int:
-    """Add ``count`` root ports behind the PCI controllers there are; the index of the first one.
-
-    A root port's index is the number of the guest bus behind it.
-    """
-    controllers = devices.findall("controller[@type='pci']")
-    used = [int(index) for item in controllers if (index := item.get("index", "")).isdecimal()]
-    first = max(used, default=0) + 1
-    last = controllers[-1] if controllers else None
-    for number in range(first + count - 1, first - 1, -1):
-        port = etree.Element("controller", type="pci", index=str(number), model="pcie-root-port")
-        if last is None:
-            devices.insert(0, port)
-        else:
-            last.addnext(port)
-    return first
 
 
 def _exactly_allocated(root: etree._Element, request: DomainRequest) -> None:

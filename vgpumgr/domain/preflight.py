@@ -6,7 +6,7 @@ looked at is said to be unknown; it is never taken for "free".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lxml import etree
 
@@ -28,13 +28,17 @@ def check(
     owners: Mapping[str, str] | None,
     *,
     libvirt: Version | None = None,
+    schema: Sequence[str] = (),
 ) -> CheckResult:
     """Check a domain (or a bare ``<hostdev>``). ``inventory`` ``None``: only what the XML itself tells.
 
     ``owners`` maps addresses and UUIDs to VM names; ``None`` when libvirt was not asked. ``libvirt`` is the
-    version that will read the domain, for what older ones do not know.
+    version that will read the domain, for what older ones do not know; ``schema`` is what its schema has against
+    the domain.
     """
     findings = Findings()
+    for fault in schema:
+        findings.warning("schema", f"libvirt's schema, {fault}: libvirt drops what it does not know, or refuses it")
     devices = read_devices(root)
     host = HostIndex.of(inventory) if inventory is not None else None
     check_document(root, devices, libvirt, findings)

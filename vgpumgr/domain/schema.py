@@ -9,13 +9,13 @@ from lxml import etree
 
 from vgpumgr.errors import UnavailableError
 
-_SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
+SCHEMA = Path("/usr/share/libvirt/schemas/domain.rng")
 
 
 @cache
-def _relaxng() -> etree.RelaxNG:
+def _relaxng(path: Path) -> etree.RelaxNG:
     try:
-        return etree.RelaxNG(etree.parse(str(_SCHEMA)))
+        return etree.RelaxNG(etree.parse(str(path)))
     except (OSError, etree.LxmlError) as error:
         raise UnavailableError(
             f"libvirt's schema cannot be loaded: {error}",
@@ -24,9 +24,17 @@ def _relaxng() -> etree.RelaxNG:
         ) from error
 
 
-def schema_errors(root: etree._Element) -> list[str]:
-    """What libvirt's schema has against a domain; empty when it is valid."""
-    schema = _relaxng()
+def validate(root: etree._Element, path: Path = SCHEMA) -> list[str]:
+    """What libvirt's schema has against a domain; empty when it is valid. UnavailableError ``schema-missing``."""
+    schema = _relaxng(path)
     if schema.validate(root):
         return []
     return [f"line {entry.line}: {entry.message}" for entry in schema.error_log]
+
+
+def schema_errors(root: etree._Element, path: Path = SCHEMA) -> list[str]:
+    """The same for whole domains where the schema is installed; pieces of domains have none of their own."""
+    try:
+        return validate(root, path) if root.tag == "domain" else []
+    except UnavailableError:
+        return []

@@ -1,26 +1,25 @@
-"""libvirt behind the hypervisor port: the only file that imports ``libvirt``.
-
-One connection is shared by all threads (libvirt's own are thread-safe) and opened again after libvirtd was
-restarted. Opening runs aside with a deadline: a libvirtd that hangs must not hang its callers.
-"""
+"""libvirt behind the hypervisor port, for ``qemu:///system`` and for libvirt's in-process ``test:///default``."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from types import ModuleType
 from typing import Any, TypeVar
 
-from vgpumgr.domain.document import allocation_of, parse_domain
+from vgpumgr.domain.document import allocation_of, name_of, parse_domain
 from vgpumgr.domain.parser import host_devices
-from vgpumgr.errors import FailedError, NotFoundError, RefusedError, UnavailableError
-from vgpumgr.model.domain import DomainInfo, DomainState
+from vgpumgr.errors import FailedError, NotFoundError, RefusedError, UnavailableError, UsageError
+from vgpumgr.hypervisor.capabilities import read_capabilities
+from vgpumgr.hypervisor.connection import CALL_DEADLINE, OPEN_DEADLINE, Connection
+from vgpumgr.hypervisor.library import load
+from vgpumgr.model.domain import DomainInfo, DomainState, HypervisorCapabilities
 
 T = TypeVar("T")
 
-CONNECT_DEADLINE = 15.0
-"""Seconds libvirtd has to answer a connection."""
+START_DEADLINE = 600.0
+"""Seconds a start may take: pinning and clearing a guest's memory takes its time."""
 _STATES = {
     1: DomainState.RUNNING,
     2: DomainState.RUNNING,
@@ -33,74 +32,28 @@ _STATES = {
 """virDomainState; 2 is "blocked on a resource", 7 "suspended by the guest's power management"."""
 
 
-def _load() -> ModuleType:
-    try:
-        import libvirt
-    except ImportError as error:
-        raise UnavailableError(
-            f"the libvirt library cannot be used: {error}",
-            hint="apt-get install libvirt0 libvirt-daemon-system, then run make setup",
-            code="libvirt-missing",
-        ) from error
-    # libvirt prints its errors on stderr by itself; they reach the user through exceptions here.
-    libvirt.registerErrorHandler(_silent, None)
-    return libvirt  # type: ignore[no-any-return]
-
-
-def _silent(_context: object, _error: object) -> None:
-    """Take libvirt's own printing away."""
-
-
 class LibvirtHypervisor:
-    """A connection by URI: ``qemu:///system``, or ``test:///default`` for libvirt's in-process driver."""
+    """See :class:`vgpumgr.hypervisor.port.Hypervisor`. Nothing is loaded or opened before the first question."""
 
-    def __init__(self, uri: str, *, deadline: float = CONNECT_DEADLINE) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        deadline: float = OPEN_DEADLINE,
+        call_deadline: float = CALL_DEADLINE,
+        library: Callable[[], ModuleType] = load,
+    ) -> None:
         self.uri = uri
-        self._deadline = deadline
-        self._libvirt = _load()
-        self._connection: Any = None
-        self._guard = threading.Lock()
-
-    # -- connection -----------------------------------------------------------------------------------
-    def _connected(self) -> Any:
-        with self._guard:
-            if self._connection is not None and not self._alive():
-                self._connection = None
-            if self._connection is None:
-                self._connection = self._open()
-            return self._connection
-
-    def _alive(self) -> bool:
-        try:
-            return bool(self._connection.isAlive())
-        except self._libvirt.libvirtError:
-            return False
-
-    def _open(self) -> Any:
-        result: list[Any] = []
-
-        def connect() -> None:
-            try:
-                result.append(self._libvirt.open(self.uri))
-            except self._libvirt.libvirtError as error:
-                result.append(error)
-
-        thread = threading.Thread(target=connect, name="libvirt-open", daemon=True)
-        thread.start()
-        thread.join(self._deadline)
-        if not result:
-            raise self._unavailable(f"libvirtd did not answer within {self._deadline:g} s")
-        if isinstance(result[0], self._libvirt.libvirtError):
-            raise self._unavailable(str(result[0])) from result[0]
-        return result[0]
-
-    def _unavailable(self, why: str) -> UnavailableError:
-        return UnavailableError(
-            f"libvirt ({self.uri}) is not available: {why}",
-            hint="systemctl status libvirtd virtqemud; 'libvirt_uri' in the configuration names the one to use",
-            code="libvirt-unavailable",
+        self._library = library
+        self._connection = Connection(
+            uri, lambda: self._libvirt, open_deadline=deadline, call_deadline=call_deadline
         )
 
+    @cached_property
+    def _libvirt(self) -> ModuleType:
+        return self._library()
+
+    # -- errors ---------------------------------------------------------------------------------------
     @contextmanager
     def _errors(self, name: str) -> Iterator[None]:
         """libvirt's errors that mean the same everywhere, as ours."""
@@ -113,36 +66,34 @@ class LibvirtHypervisor:
                     f"libvirt has no domain {name!r}", hint="'vgpumgr vm list' shows them", code="vm-unknown"
                 ) from error
             if code in (self._libvirt.VIR_ERR_NO_CONNECT, self._libvirt.VIR_ERR_RPC):
-                raise self._unavailable(str(error)) from error
+                raise self._connection.unavailable(str(error)) from error
             raise FailedError(f"libvirt: {error}", code="libvirt-failed") from error
 
-    def _call(self, name: str, action: Callable[[Any], T]) -> T:
+    def _ask(self, action: Callable[[Any], T]) -> T:
+        with self._errors(self.uri):
+            return self._connection.call(action)
+
+    def _with_domain(self, name: str, action: Callable[[Any], T], *, deadline: float | None = None) -> T:
         """Do something with the domain of that name."""
-        connection = self._connected()
         with self._errors(name):
-            return action(connection.lookupByName(name))
+            return self._connection.call(lambda conn: action(conn.lookupByName(name)), deadline=deadline)
 
     def close(self) -> None:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        with self._guard:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            with self._errors(self.uri):
-                connection.close()
+        self._connection.close()
 
     # -- reading --------------------------------------------------------------------------------------
     def version(self) -> str:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        connection = self._connected()
-        with self._errors(self.uri):
-            number = connection.getLibVersion()
-        return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
+        return self.capabilities().libvirt
+
+    def capabilities(self) -> HypervisorCapabilities:
+        """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
+        return self._ask(read_capabilities)
 
     def domains(self) -> Sequence[DomainInfo]:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        connection = self._connected()
-        with self._errors(self.uri):
-            found = [self._info_or_none(domain) for domain in connection.listAllDomains(0)]
+        found = self._ask(lambda conn: [self._info_or_none(domain) for domain in conn.listAllDomains(0)])
         return sorted((info for info in found if info is not None), key=lambda info: info.name)
 
     def _info_or_none(self, domain: Any) -> DomainInfo | None:
@@ -155,48 +106,78 @@ class LibvirtHypervisor:
             raise
 
     def _info(self, domain: Any) -> DomainInfo:
-        document = parse_domain(domain.XMLDesc(0).encode())
         state, _ = domain.state()
-        return DomainInfo(
-            name=domain.name(),
-            uuid=domain.UUIDString(),
-            state=_STATES.get(state, DomainState.UNKNOWN),
-            persistent=bool(domain.isPersistent()),
-            devices=host_devices(document),
-            allocation=allocation_of(document),
-        )
+        name, uuid, persistent = domain.name(), domain.UUIDString(), bool(domain.isPersistent())
+        known = _STATES.get(state, DomainState.UNKNOWN)
+        try:
+            document = parse_domain(domain.XMLDesc(0).encode())
+        except UsageError:
+            return DomainInfo(name, uuid, known, persistent, devices_known=False)
+        return DomainInfo(name, uuid, known, persistent, host_devices(document), allocation_of(document))
 
     def domain(self, name: str) -> DomainInfo:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        return self._call(name, self._info)
+        return self._with_domain(name, self._info)
 
     def xml(self, name: str) -> str:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        return str(self._call(name, lambda domain: domain.XMLDesc(0)))
+        return str(self._with_domain(name, lambda domain: domain.XMLDesc(0)))
 
     def owners(self) -> Mapping[str, str]:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        return {
-            device.key: info.name
-            for info in self.domains()
-            if info.state.holds_devices
-            for device in info.devices
-            if device.key
-        }
+        holding = [info for info in self.domains() if info.state.holds_devices]
+        unread = [info.name for info in holding if not info.devices_known]
+        if unread:
+            raise UnavailableError(
+                f"the XML of {', '.join(unread)} cannot be read: any device on a VFIO driver may be theirs",
+                hint=f"look at it: virsh dumpxml {unread[0]}",
+                code="owners-unknown",
+            )
+        return {device.key: info.name for info in holding for device in info.devices}
 
     # -- changing -------------------------------------------------------------------------------------
-    def define(self, xml: str) -> DomainInfo:
+    def define(self, xml: str, *, foreign: bool = False) -> DomainInfo:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        connection = self._connected()
+        name = name_of(parse_domain(xml.encode()))
+
+        def define(conn: Any) -> DomainInfo:
+            if not foreign:
+                self._refuse_foreign_name(conn, name)
+            return self._info(conn.defineXMLFlags(xml, self._libvirt.VIR_DOMAIN_DEFINE_VALIDATE))
+
         with self._errors("the new domain"):
             try:
-                return self._info(connection.defineXMLFlags(xml, self._libvirt.VIR_DOMAIN_DEFINE_VALIDATE))
+                return self._connection.call(define)
             except self._libvirt.libvirtError as error:
                 if error.get_error_code() in self._invalid_codes():
                     raise RefusedError(
                         f"libvirt does not take the domain: {error}", code="domain-invalid"
                     ) from error
                 raise
+
+    def _refuse_foreign_name(self, conn: Any, name: str) -> None:
+        """Defining over a domain of that name would change somebody else's machine."""
+        for domain in conn.listAllDomains(0):
+            if domain.name() == name:
+                self._refuse_foreign(domain)
+
+    def _refuse_foreign(self, domain: Any) -> None:
+        if self._info(domain).allocation is None:
+            raise RefusedError(
+                f"the domain {domain.name()} is not one of vgpumgr's",
+                hint="use virsh, or its own manager",
+                code="vm-foreign",
+            )
+
+    def _change(
+        self, name: str, action: Callable[[Any], object], foreign: bool, deadline: float | None = None
+    ) -> None:
+        def change(domain: Any) -> None:
+            if not foreign:
+                self._refuse_foreign(domain)
+            action(domain)
+
+        self._with_domain(name, change, deadline=deadline)
 
     def _invalid_codes(self) -> tuple[int, ...]:
         library = self._libvirt
@@ -208,27 +189,38 @@ class LibvirtHypervisor:
             library.VIR_ERR_OPERATION_FAILED,
         )
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *, foreign: bool = False) -> None:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
+
+        def start(domain: Any) -> None:
+            if not domain.isActive():
+                domain.create()
+
         try:
-            self._call(name, lambda domain: None if domain.isActive() else domain.create())
+            self._change(name, start, foreign, START_DEADLINE)
         except FailedError as error:
             raise FailedError(f"{name} did not start: {error.message}", code="vm-start-failed") from error
 
-    def shutdown(self, name: str) -> None:
+    def shutdown(self, name: str, *, foreign: bool = False) -> None:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        self._call(name, lambda domain: domain.shutdown() if domain.isActive() else None)
+        self._change(name, lambda domain: domain.shutdown() if domain.isActive() else None, foreign)
 
-    def destroy(self, name: str) -> None:
+    def destroy(self, name: str, *, foreign: bool = False) -> None:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        self._call(name, lambda domain: domain.destroy() if domain.isActive() else None)
+        self._change(name, lambda domain: domain.destroy() if domain.isActive() else None, foreign)
 
-    def undefine(self, name: str) -> None:
+    def undefine(self, name: str, *, foreign: bool = False) -> None:
         """See :class:`vgpumgr.hypervisor.port.Hypervisor`."""
-        flags = self._libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
-        if self._connected().getType() == "QEMU":
-            flags |= self._libvirt.VIR_DOMAIN_UNDEFINE_NVRAM  # Other drivers refuse a flag they do not know.
+        flags = self._undefine_flags(self._ask(lambda conn: str(conn.getType())))
         try:
-            self._call(name, lambda domain: domain.undefineFlags(flags))
+            self._change(name, lambda domain: domain.undefineFlags(flags), foreign)
         except NotFoundError:
             return  # Gone already: what was wanted.
+
+    def _undefine_flags(self, driver: str) -> int:
+        """All that a definition leaves behind. Other drivers than QEMU's refuse flags that they do not know."""
+        library = self._libvirt
+        flags = library.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE | library.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+        if driver == "QEMU":
+            flags |= library.VIR_DOMAIN_UNDEFINE_NVRAM | library.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+        return int(flags)

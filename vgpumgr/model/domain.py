@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vgpumgr.model.json import JsonObject
@@ -52,6 +53,8 @@ class DomainInfo:
     persistent: bool
     devices: tuple[HostDevice, ...] = ()
     allocation: str | None = None
+    devices_known: bool = True
+    """False when its XML could not be read: it may hold any device."""
 
     def to_json(self) -> JsonObject:
         """``{"name", "uuid", "state", "persistent", "ours", "allocation", "devices"}``."""
@@ -66,6 +69,26 @@ class DomainInfo:
                 {"type": device.type, "address": device.address, "uuid": device.uuid} for device in self.devices
             ],
         }
+
+
+@dataclass(frozen=True, slots=True)
+class HypervisorCapabilities:
+    """What a libvirt is: its driver (``QEMU``, ``TEST``), versions (``11.3.0``), kinds of domains (``kvm``).
+
+    ``node_cpus``: the host's processors by NUMA node, as ranges (``0-15,32-47``); empty when libvirt does not say.
+    """
+
+    driver: str
+    libvirt: str
+    emulator: str
+    domain_types: tuple[str, ...] = ()
+    node_cpus: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """libvirt's version, to compare."""
+        major, minor, release = (int(part) for part in self.libvirt.split("."))
+        return major, minor, release
 
 
 @dataclass(frozen=True, slots=True)
