@@ -18,12 +18,13 @@ from vgpumgr_api import (
     iommu_groups,
     operations,
     profiles,
+    vgpus,
     vms,
 )
 from vgpumgr_api.exchange import MAX_BODY, identify
 from vgpumgr_api.problems import Problem, from_validation, register
 
-RESOURCES = (host, iommu_groups, gpus, profiles, candidates, allocations, vms, operations, domain_checks)
+RESOURCES = (host, iommu_groups, gpus, vgpus, profiles, candidates, allocations, vms, operations, domain_checks)
 
 _DESCRIPTION = """
 GPUs of one KVM host: see them, give them to VFIO and back, cut them into vGPUs, hand them to VMs.

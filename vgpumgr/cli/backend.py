@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from vgpumgr.cli.slices import SliceBackend
 from vgpumgr.errors import PermissionDeniedError, UnavailableError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Needs(Enum):
     """Allocations and VMs: the running service's, never a second one's."""
 
 
-class Backend(Protocol):
+class Backend(SliceBackend, Protocol):
     """The use-cases of :class:`vgpumgr.service.Service`, in JSON."""
 
     def inventory(self) -> JsonObject:

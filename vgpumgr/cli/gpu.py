@@ -9,6 +9,7 @@ import click
 from vgpumgr.cli.backend import Backend, JsonObject, Needs, open_backend, reasons_of
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, show_plan
+from vgpumgr.cli.gpu_slicing import add_slicing_verbs
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import emit
 from vgpumgr.cli.table import Column, table
@@ -160,3 +161,6 @@ def restore(invocation: Invocation) -> int:
         names = ", ".join(item["subject"] for item in failed)
         raise FailedError(f"could not bind again: {names}", hint="'vgpumgr op list' shows the steps that failed")
     return EXIT_OK
+
+
+add_slicing_verbs(gpu)

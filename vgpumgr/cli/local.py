@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from vgpumgr.cli.backend import Needs
+from vgpumgr.cli.slices import LocalSlices
 from vgpumgr.errors import PermissionDeniedError, RefusedError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _open_service(config: Config, needs: Needs) -> Service:
     return service
 
 
-class LocalBackend:
+class LocalBackend(LocalSlices):
     """The use-cases, answered as the REST API answers them."""
 
     def __init__(self, service: Service) -> None:

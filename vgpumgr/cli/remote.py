@@ -8,11 +8,12 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from vgpumgr.cli.client import Client
+from vgpumgr.cli.slices import RemoteSlices
 
 JsonObject = dict[str, Any]
 
 
-class RemoteBackend:
+class RemoteBackend(RemoteSlices):
     """See :class:`vgpumgr.cli.backend.Backend`; so for every method here."""
 
     def __init__(self, client: Client) -> None:

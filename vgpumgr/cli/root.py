@@ -13,6 +13,7 @@ NOUNS = {
     "gpu": "vgpumgr.cli.gpu:gpu",
     "group": "vgpumgr.cli.group:group",
     "profile": "vgpumgr.cli.profile:profile",
+    "vgpu": "vgpumgr.cli.vgpu:vgpu",
     "candidates": "vgpumgr.cli.candidates:candidates",
     "alloc": "vgpumgr.cli.alloc:alloc",
     "vm": "vgpumgr.cli.vm:vm",

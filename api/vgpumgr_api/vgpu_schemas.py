@@ -1,0 +1,94 @@
+"""Requests and answers of slicing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from vgpumgr.vgpu.vf_plans import VfShare
+from vgpumgr_api.responses import Answer, VgpuModel
+from vgpumgr_api.schemas import ADDRESS, PageQuery, Strict
+
+SHAPE = Field(pattern=r"^[1-9]g\.[1-9][0-9]{0,3}gb([+-]me(\.all)?|\+gfx)?$", examples=["3g.40gb"])
+
+
+class VgpuListQuery(PageQuery):
+    """Filters on vGPUs."""
+
+    gpu: Annotated[str | None, ADDRESS] = None
+    ours: bool | None = Field(None, description="only those that vgpumgr made, or only foreign ones")
+
+
+class VgpuCreateBody(Strict):
+    """`count` vGPUs of a profile, on `gpu` or on the fullest card that takes them all."""
+
+    profile: str = Field(max_length=128, examples=["NVIDIA A40-4Q"], description="name or id, exactly")
+    count: int = Field(1, ge=1, le=64)
+    gpu: Annotated[str | None, ADDRESS] = None
+    params: str = Field("", max_length=1024, pattern=r"^[A-Za-z0-9_=, .:-]*$", description="plugin parameters")
+
+
+class SliceBody(Strict):
+    """How many virtual functions, and what each shall get (Intel's `xe` driver)."""
+
+    vfs: int | None = Field(None, ge=0, le=65535, description="all by default, 0 for none")
+    vram_bytes: int | None = Field(None, ge=0, le=1 << 48)
+    exec_quantum_ms: int | None = Field(None, ge=0, le=1 << 31)
+    preempt_timeout_us: int | None = Field(None, ge=0, le=1 << 31)
+
+    def share(self) -> VfShare | None:
+        """The share of each VF; ``None`` leaves it to the driver."""
+        share = VfShare(self.vram_bytes, self.exec_quantum_ms, self.preempt_timeout_us)
+        return share if share.attributes() else None
+
+
+class ModesBody(Strict):
+    """The modes to change; what is not named stays."""
+
+    mig: bool | None = None
+    layout: list[Annotated[str, SHAPE]] | None = Field(
+        None, max_length=16, description="the GPU instances to hold in MIG mode; those of other shapes go"
+    )
+    mixed_size: bool | None = None
+    scheduler: Literal["best-effort", "equal-share", "fixed-share"] | None = None
+    ecc: bool | None = Field(None, description="from the next reset on")
+
+
+class VgpuViewModel(VgpuModel):
+    """A vGPU, where it is and whose."""
+
+    gpu: str
+    ours: bool | None
+    allocation_id: str | None
+    live: bool = Field(description="false: ours, and not on the host")
+    gpu_instance: int | None
+
+
+class VgpuPage(Answer):
+    """A page of vGPUs."""
+
+    items: list[VgpuViewModel]
+    next_cursor: str | None
+
+
+class GpuInstanceModel(Answer):
+    """A MIG GPU instance; `start` in memory slices."""
+
+    shape: str
+    start: int
+
+
+class ModesModel(Answer):
+    """The modes of a GPU; `null` is "has none" or "not told"."""
+
+    address: str
+    source: str = Field(description="who told: the library's version, `simulated NVML`, or `absent`")
+    mig: bool | None
+    mig_pending: bool | None
+    gpu_instances: list[GpuInstanceModel]
+    mixed_size: bool | None
+    scheduler: str | None
+    schedulers: list[str]
+    ecc: bool | None
+    ecc_pending: bool | None

@@ -1,0 +1,134 @@
+"""``vgpumgr vgpu``: vGPUs in being; made and deleted by hand."""
+
+from __future__ import annotations
+
+import click
+
+from vgpumgr.cli.backend import JsonObject, Needs, open_backend
+from vgpumgr.cli.base import NounGroup, pass_invocation
+from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, show_plan
+from vgpumgr.cli.invocation import Invocation
+from vgpumgr.cli.output import emit
+from vgpumgr.cli.table import Column, facts, table
+from vgpumgr.errors import EXIT_OK
+
+COLUMNS = (
+    Column("ID"),
+    Column("PROFILE"),
+    Column("GPU"),
+    Column("PARENT"),
+    Column("GROUP", right=True),
+    Column("WHOSE"),
+    Column("VM"),
+)
+
+
+@click.command(
+    "vgpu", cls=NounGroup, examples='vgpumgr vgpu list\nvgpumgr vgpu create --profile "NVIDIA A40-8Q" --plan'
+)
+def vgpu() -> None:
+    """vGPUs: list and show them, make some by hand, delete them."""
+
+
+def vgpu_table(vgpus: list[JsonObject], invocation: Invocation) -> str:
+    """One line per vGPU."""
+    rows = [
+        (
+            item["id"],
+            item["profile"] or item["profile_id"],
+            item["gpu"],
+            item["parent"],
+            item["iommu_group"],
+            _whose(item),
+            item["owner"],
+        )
+        for item in vgpus
+    ]
+    return table(COLUMNS, rows, invocation, empty="no vGPUs on this host")
+
+
+def _whose(item: JsonObject) -> str:
+    if item["ours"] is None:
+        return ""
+    whose = (
+        "foreign"
+        if not item["ours"]
+        else f"allocation {item['allocation_id']}"
+        if item["allocation_id"]
+        else "ours"
+    )
+    return whose if item["live"] else f"{whose}, not on the host"
+
+
+def vgpu_details(item: JsonObject, invocation: Invocation) -> str:
+    """Everything about one vGPU."""
+    return facts(
+        [
+            ("vGPU", item["id"]),
+            ("profile", item["profile"]),
+            ("profile id", item["profile_id"]),
+            ("GPU", item["gpu"]),
+            ("parent", item["parent"]),
+            ("IOMMU group", item["iommu_group"]),
+            ("GPU instance", item["gpu_instance"]),
+            ("whose", _whose(item)),
+            ("VM", item["owner"]),
+        ]
+    )
+
+
+@vgpu.verb("list", examples="vgpumgr vgpu list\nvgpumgr vgpu list --gpu 3b:00.0 -o json")
+@click.option("--gpu", metavar="ADDRESS", help="Only those of this GPU.")
+@pass_invocation
+def list_vgpus(invocation: Invocation, gpu: str | None) -> None:
+    """List the vGPUs of this host: ours, and those that others made."""
+    with open_backend(invocation, Needs.READING) as backend:
+        emit(invocation, backend.vgpus(gpu), vgpu_table)
+
+
+@vgpu.verb("show", examples="vgpumgr vgpu show 0000:3b:00.4\nvgpumgr vgpu show UUID -o yaml")
+@click.argument("vgpu_id", metavar="ID")
+@pass_invocation
+def show(invocation: Invocation, vgpu_id: str) -> None:
+    """Show one vGPU, by its UUID or its virtual function's address."""
+    with open_backend(invocation, Needs.READING) as backend:
+        emit(invocation, backend.vgpu(vgpu_id), vgpu_details)
+
+
+@vgpu.verb(
+    "create",
+    examples="""
+        vgpumgr vgpu create --profile "NVIDIA A40-8Q" --plan
+        vgpumgr vgpu create --profile A40-8Q --gpu 3b:00.0 --count 4
+        vgpumgr vgpu create --profile A40-8Q --params frame_rate_limiter=0
+    """,
+)
+@click.option("--profile", required=True, help="The profile's name or id, exactly.")
+@click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
+@click.option("--gpu", metavar="ADDRESS", help="On this GPU; by default the fullest that takes them all.")
+@click.option("--params", metavar="TEXT", default="", help="Plugin parameters, such as frame_rate_limiter=0.")
+@PLAN
+@pass_invocation
+def create(invocation: Invocation, profile: str, count: int, gpu: str | None, params: str, plan: bool) -> int:
+    """Make vGPUs that no allocation has; they come back after a reboot. All of them, or none."""
+    request = {"profile": profile, "count": count, "gpu": gpu, "params": params}
+    with open_backend(invocation, Needs.READING if plan else Needs.SERVICE) as backend:
+        if plan:
+            return show_plan(invocation, backend.plan_vgpu_create(request))
+        carry_out(invocation, backend, backend.create_vgpus(request))
+    return EXIT_OK
+
+
+@vgpu.verb("delete", examples="vgpumgr vgpu delete ID --plan\nvgpumgr vgpu delete ID --yes")
+@click.argument("vgpu_id", metavar="ID")
+@PLAN
+@YES
+@pass_invocation
+def delete(invocation: Invocation, vgpu_id: str, plan: bool, yes: bool) -> int:
+    """Delete a vGPU of ours that no allocation has and no guest uses."""
+    with open_backend(invocation, Needs.READING if plan else Needs.SERVICE) as backend:
+        if plan:
+            return show_plan(invocation, backend.plan_vgpu_delete(vgpu_id))
+        confirm(f"delete vGPU {vgpu_id}", yes)
+        carry_out(invocation, backend, backend.delete_vgpu(vgpu_id))
+    return EXIT_OK
