@@ -116,6 +116,13 @@ def test_a_vf_is_known_from_its_card_alone(tree: HostTree) -> None:
     assert {function.address: function.physfn for function in inventory.functions}["0000:42:00.2"] == PF
 
 
+def test_a_card_that_lists_itself_as_its_vf_stays_a_card(tree: HostTree) -> None:
+    home = tree.function(PF, "030200", "10de:2bb5", "nvidia", 70, sriov_totalvfs="48", sriov_numvfs="0")
+    tree.link(f"{home}/virtfn0", f"../{PF}")
+    tree.link(f"{home}/physfn", f"../{PF}")
+    assert gpu(tree, PF).passthrough.assignable
+
+
 def test_vfs_block_the_card_even_when_the_count_says_zero(tree: HostTree) -> None:
     tree.iommu()
     tree.function(PF, "030200", "10de:2bb5", "nvidia", 70, sriov_totalvfs="48", sriov_numvfs="0")

@@ -18,6 +18,8 @@ _UNSET = 0x20000000
 _BAR_LINES = 7
 """Lines 0-5 of ``resource`` are BARs and line 6 is the ROM; what follows belongs to VFs and bridges."""
 
+_UNUSED = " ".join(["0x0000000000000000"] * 3)
+
 _NO_OVERRIDE = ("", "(null)")
 
 
@@ -95,6 +97,9 @@ class Detail:
             return ()
         found = []
         for line in text.splitlines()[:_BAR_LINES]:
+            if line == _UNUSED:
+                found.append((0, 0, 0))
+                continue
             fields = [hex_id(field, 16) for field in line.split()]
             start, end, flags = (*fields, None, None, None)[:3]
             if start is None or end is None or flags is None:
@@ -136,7 +141,7 @@ class Detail:
             index = whole(name.removeprefix("virtfn")) if name.startswith("virtfn") else None
             if index is not None:
                 target = self.reader.link_name(f"{self.base}/{name}")
-                if target is not None and address.is_address(target):
+                if target is not None and target != self.address and address.is_address(target):
                     numbered.append((index, target))
         return [target for _, target in sorted(numbered)]
 

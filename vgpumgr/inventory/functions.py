@@ -60,7 +60,7 @@ class _Pass:
         physfn, vfio = None, is_vfio_driver(driver)
         gpu_like = gpu_kind(class_id, vendor, device) is not None
         if gpu_like or is_network(class_id):
-            physfn = _physical_function(self._reader, base)
+            physfn = _physical_function(self._reader, base, name)
             vfio = vfio or (gpu_like and driver is not None and self._kernel.exists(f"{base}/vfio-dev"))
         return PciFunction(
             name,
@@ -156,6 +156,6 @@ def _group_from_link(reader: Reader, base: str, name: str) -> int | None:
     return number
 
 
-def _physical_function(reader: Reader, base: str) -> str | None:
+def _physical_function(reader: Reader, base: str, own: str) -> str | None:
     name = reader.link_name(f"{base}/physfn")
-    return name if name is not None and address.is_address(name) else None
+    return name if name is not None and name != own and address.is_address(name) else None
