@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from tests.databases import put_empty_database
 from vgpumgr.assembly import open_service
 from vgpumgr.config import Config
 from vgpumgr.service import Service
@@ -19,6 +20,7 @@ GPU = "0000:3b:00.0"
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
+    put_empty_database(tmp_path)
     config = Config(state_dir=tmp_path, runtime_dir=tmp_path, libvirt_uri="test:///default", simulate="vdi-a40")
     opened = open_service(config)
     opened.start()
