@@ -1,4 +1,4 @@
-"""An empty database at the newest version, made once per run and copied: migrating anew for each test takes time."""
+"""An empty database at the newest version, made once per run and copied: migrating for each test takes time."""
 
 from __future__ import annotations
 
