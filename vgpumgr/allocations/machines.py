@@ -15,7 +15,7 @@ from vgpumgr.errors import ConflictError, FailedError, Reason, RefusedError, Vgp
 from vgpumgr.hypervisor.port import Hypervisor
 from vgpumgr.hypervisor.steps import DefineDomain, StartDomain, find_domain
 from vgpumgr.model.allocation import AllocatedDevice, Allocation, AllocationState, DeviceKind
-from vgpumgr.model.domain import CheckResult, DomainInfo, DomainRequest, GuestDevice, GuestShape
+from vgpumgr.model.domain import CheckResult, DomainInfo, DomainRequest, GuestDevice, GuestShape, count_cpus
 from vgpumgr.model.host import HostInventory
 from vgpumgr.model.operation import Operation
 from vgpumgr.plans.plan import Plan, Refusal
@@ -50,14 +50,23 @@ class Machines:
                 code="allocation-not-ready",
             )
         inventory = self._look(allocation.id)
+        devices = tuple(_guest_device(device, inventory) for device in allocation.devices)
         request = DomainRequest(
             name=allocation.vm,
             uuid=_domain_uuid(allocation),
             allocation=allocation.id,
             shape=shape,
-            devices=tuple(_guest_device(device, inventory) for device in allocation.devices),
+            devices=devices,
+            node_cpus=self._node_cpus(devices, shape),
         )
         return compose(self.templates.load(template), request)
+
+    def _node_cpus(self, devices: tuple[GuestDevice, ...], shape: GuestShape) -> str | None:
+        """The processors beside the GPUs, when all GPUs are on one node and it has enough of them."""
+        nodes = {device.numa_node for device in devices}
+        node = nodes.pop() if len(nodes) == 1 else None
+        cpus = self._hypervisor.capabilities().node_cpus.get(node) if node is not None else None
+        return cpus if cpus is not None and count_cpus(cpus) >= shape.vcpus else None
 
     def plan_define(self, allocation: Allocation, template: str, shape: GuestShape) -> Plan:
         """Define the allocation's VM, or the refusal with everything that would stop it."""

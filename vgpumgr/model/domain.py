@@ -196,3 +196,9 @@ class CheckResult:
             "devices": [device.to_json() for device in self.devices],
             "problems": [problem.to_json() for problem in self.problems],
         }
+
+
+def count_cpus(ranges: str) -> int:
+    """How many processors ranges such as ``0-15,32-47`` name."""
+    bounds = (part.partition("-") for part in ranges.split(",") if part)
+    return sum(int(last or first) - int(first) + 1 for first, _, last in bounds)
