@@ -16,6 +16,8 @@ from tests.lab.boards import BESIDE_DISK, HOT_BOARD, PLAYED_BOARDS, qemu_devices
 from tests.lab.image.build import Image
 from tests.lab.qmp import Qmp
 
+ATTACH = "VGPUMGR_LAB_MACHINE"
+"""Environment variable: the folder of a machine that runs already (``make lab-shell`` names it)."""
 BOOT_DEADLINE = 240.0
 """Seconds until the machine must say that it is up; an idle two-core host needs about 30."""
 COMMAND_DEADLINE = 120.0
@@ -53,14 +55,19 @@ class Said:
 class Machine:
     """One machine, from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, folder: Path | None = None) -> None:
+        """A new machine; or, with the ``folder`` of one that another process runs, that one."""
         self.image = image
-        self.folder = Path(tempfile.mkdtemp(prefix="vgpumgr-lab-"))
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="vgpumgr-lab-"))
+        self._ours = folder is None
         self._key = self.folder / "id"
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._port = _free_port()
         self._qmp: Qmp | None = None
         self.boot_seconds = 0.0
+        port = self.folder / "port"
+        if self._ours:
+            port.write_text(str(_free_port()))
+        self._port = int(port.read_text())
 
     @property
     def console(self) -> str:
@@ -181,10 +188,12 @@ class Machine:
         return ["ssh", "-F", "none", "-i", str(self._key), "-p", str(self._port), *flags, "root@127.0.0.1"]
 
     def stop(self) -> None:
-        """Power off at once and remove everything this machine left on the host."""
+        """Power off at once and remove everything this machine left on the host; one of others runs on."""
         if self._qmp is not None:
             self._qmp.close()
             self._qmp = None
+        if not self._ours:
+            return
         self._hang_up()
         for process in reversed(self._processes):
             process.terminate()

@@ -17,6 +17,10 @@ EXIT_INTERRUPTED = 130
 """As a shell reports a program that SIGINT ended."""
 EXIT_BROKEN_PIPE = 141
 """As a shell reports a program that SIGPIPE ended."""
+# click before 8.2 (Debian 13 has 8.1) knows no such error: it prints the help by itself.
+_NO_ARGUMENTS: tuple[type[click.ClickException], ...] = tuple(
+    error for error in (getattr(click.exceptions, "NoArgsIsHelpError", None),) if error is not None
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -25,11 +29,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         status = cli.main(args=list(arguments), prog_name="vgpumgr", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
-        return EXIT_USAGE
     except click.ClickException as error:
-        return _usage(error)
+        return _help(error) if isinstance(error, _NO_ARGUMENTS) else _usage(error)
     except VgpumgrError as error:
         print_error(error, invocation)
         return error.exit_status
@@ -56,6 +57,13 @@ def _system(error: OSError) -> int:
 def _forget_output() -> None:
     """Keep Python from flushing, on its way out, into an output that does not take it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _help(error: click.ClickException) -> int:
+    """A group without a verb: its help, as wrong usage."""
+    context = getattr(error, "ctx", None)
+    click.echo(context.get_help() if context else "", err=True)
+    return EXIT_USAGE
 
 
 def _usage(error: click.ClickException) -> int:

@@ -66,6 +66,10 @@ def _configure(root: Path) -> None:
     for unit in _UNITS_OFF.read_text().split():
         (units / unit).unlink(missing_ok=True)
         (units / unit).symlink_to("/dev/null")
+    generators = root / "etc" / "systemd" / "system-generators"
+    generators.mkdir()
+    for generator in (root / "usr" / "lib" / "systemd" / "system-generators").iterdir():
+        (generators / generator.name).symlink_to("/dev/null")
     wants = units / "multi-user.target.wants"
     for unit in ("lab-network.service", "lab-ready.service"):
         (wants / unit).symlink_to(f"/etc/systemd/system/{unit}")
@@ -140,6 +144,8 @@ def _make_disk(root: Path, disk: Path) -> None:
 
 
 def _set_times(root: Path) -> None:
-    """No time later than the stamp: what was unpacked from packages keeps its own."""
-    command = ["find", str(root), "-newermt", f"@{_STAMP}", "-exec", "touch", "-h", "-d", f"@{_STAMP}", "{}", "+"]
-    subprocess.run(command, check=True, timeout=120)
+    """No time later than the stamp. What packages brought keeps its own, and so do Python's sources: a compiled
+    module names its source's time, and would count as stale.
+    """
+    newer = ["find", str(root), "-newermt", f"@{_STAMP}", "-not", "-name", "*.py"]
+    subprocess.run([*newer, "-exec", "touch", "-h", "-d", f"@{_STAMP}", "{}", "+"], check=True, timeout=120)

@@ -1,0 +1,85 @@
+"""Starts one machine for the whole run, hands it to the tests, and writes the one-page table of results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.host import Host
+from tests.lab.image.build import Image, build_image
+from tests.lab.image.cache import only_one, say
+from tests.lab.machine import ATTACH, Machine
+from tests.lab.project import build_project, install
+from tests.lab.results import Results
+
+_HERE = Path(__file__).parent
+_RESULTS = pytest.StashKey[Results]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RESULTS] = Results()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker("lab")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if _HERE in item.path.parents:
+        item.config.stash[_RESULTS].add(item, report)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    page = config.stash[_RESULTS].write(config.rootpath / "build" / "lab")
+    if page is not None:
+        terminalreporter.write_line(f"lab: table of results: {page}")
+
+
+@pytest.fixture(scope="session")
+def image() -> Iterator[Image]:
+    """The image, built if need be; held alone while the tests run."""
+    if ATTACH in os.environ:
+        yield build_image()
+        return
+    with only_one():
+        yield build_image()
+
+
+@pytest.fixture(scope="session")
+def machine(image: Image, pytestconfig: pytest.Config) -> Iterator[Machine]:
+    """A machine that is up, with the project installed and its service running."""
+    project = build_project(image)
+    named = os.environ.get(ATTACH)
+    machine = Machine(image, Path(named) if named else None)
+    try:
+        if named is None:
+            machine.start()
+            say(f"machine up after {machine.boot_seconds:.0f} s")
+        install(machine, project)
+        machine.ok("systemctl restart vgpumgr.socket vgpumgr.service", deadline=180)
+        pytestconfig.stash[_RESULTS].versions = versions(machine)
+        yield machine
+    finally:
+        machine.stop()
+
+
+@pytest.fixture
+def host(machine: Machine, request: pytest.FixtureRequest) -> Iterator[Host]:
+    """The lab's host, through vgpumgr; put back in order when a test leaves it otherwise."""
+    host = Host(machine)
+    yield host
+    host.put_back()
+
+
+def versions(machine: Machine) -> dict[str, str]:
+    """What the results hold for."""
+    lines = machine.ok("uname -r; libvirtd --version; qemu-system-x86_64 --version | head -n 1").splitlines()
+    return {"kernel": lines[0], "libvirt": lines[1].split()[-1], "QEMU": lines[2].split()[3]}
