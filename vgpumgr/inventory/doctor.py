@@ -95,10 +95,16 @@ def _group_shared(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterato
     if bridged:
         text = f"move the card to a slot behind another root port than {gpu.topology.root_port}"
         yield Remedy(RemedyKind.HARDWARE, text, "another slot")
+    own = {companion.address for companion in gpu.companions}
     for name in reason.addresses:
-        yield Remedy(
-            RemedyKind.GROUP_MEMBER, f"if the host can do without {name}, take it along: --also {name}", name
-        )
+        used = next((f"{item.kind} {item.name}" for item in gpu.holders if item.address == name), None)
+        if used is not None:
+            yield Remedy(
+                RemedyKind.GROUP_MEMBER, f"{name} cannot be taken along while the host uses it: {used}", name
+            )
+        elif name not in own:
+            text = f"if the host can do without {name}, take it along: --also {name}"
+            yield Remedy(RemedyKind.GROUP_MEMBER, text, name)
 
 
 def _vfs(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
