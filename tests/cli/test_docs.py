@@ -10,7 +10,7 @@ from tests.cli.test_help import VERBS
 from vgpumgr import errors
 from vgpumgr.config import Config
 from vgpumgr.errors import VgpumgrError
-from vgpumgr.model.reasons import PASSTHROUGH_REASONS
+from vgpumgr.model.reasons import PASSTHROUGH_REASONS, VGPU_REASONS
 
 REFERENCE = CHECKOUT / "docs" / "reference"
 
@@ -40,5 +40,5 @@ def test_every_setting_is_documented_with_its_default() -> None:
 def test_every_error_class_and_every_reason_is_documented() -> None:
     page = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     kinds = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, VgpumgrError)]
-    codes = {kind.code for kind in kinds} | set(PASSTHROUGH_REASONS)
+    codes = {kind.code for kind in kinds} | set(PASSTHROUGH_REASONS) | set(VGPU_REASONS)
     assert not {code for code in codes if f"`{code}`" not in page}

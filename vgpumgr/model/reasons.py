@@ -1,6 +1,6 @@
-"""The codes of a GPU's ``passthrough.reasons``, each with what it means. Published: additions only.
+"""The codes of a GPU's ``passthrough.reasons`` and of slicing, each with what it means. Published: additions only.
 
-All of them keep the GPU from being assigned except those in :data:`INFORMATIVE`.
+All of the former keep the GPU from being assigned except those in :data:`INFORMATIVE`.
 """
 
 from __future__ import annotations
@@ -28,3 +28,64 @@ PASSTHROUGH_REASONS = MappingProxyType(
 
 INFORMATIVE = frozenset({"parked"})
 """Codes that explain a state and do not stand in the way."""
+
+VGPU_REASONS = MappingProxyType(
+    {
+        # Why a card offers nothing now.
+        "not-capable": "the kernel shows neither vGPU types nor virtual functions for the card",
+        "host-driver-absent": "the card is on no driver, or on VFIO: only its host driver makes vGPUs",
+        "vfs-off": "no virtual function is enabled; 'vgpumgr gpu slice' enables them",
+        "no-vgpu-interface": "the virtual functions show no vGPU types: the driver is no vGPU host driver",
+        "driver-cannot-enable": "the card's driver cannot enable virtual functions",
+        "vfs-by-driver": "the driver chooses the number of virtual functions when it is loaded",
+        # Why not more of a profile fit.
+        "max-instances": "the card takes no more vGPUs of this size",
+        "size-class": "the card takes one size at a time, and holds or is promised another",
+        "placement": "in mixed-size mode, no more aligned places are free for this size",
+        "framebuffer": "the framebuffer that is left holds no more of them",
+        "reserved": "what would fit is promised to allocations",
+        "vfs-taken": "no more virtual functions are free",
+        "vfs-fixed": "only virtual functions that exist can be given; their number changes through 0 only",
+        "not-offered": "the driver does not offer the profile now",
+        "driver-offer": "the driver says that no more are available",
+        "max-instances-unknown": "nothing tells how many the card takes: one at a time can be told for sure",
+        "capacity-unknown": "nothing tells whether the card takes any",
+        "mig-on": "the card is in MIG mode: only MIG-backed profiles fit",
+        "mig-off": "the profile needs MIG mode, which is off",
+        "mig-no-instance": "the card has no GPU instance of the profile's shape",
+        "mig-instances-taken": "the GPU instances of the profile's shape are full",
+        # Why a change is refused.
+        "profile-unknown": "no card here has the profile; names and ids match exactly",
+        "profile-other-card": "another card has the profile, not the one that was named",
+        "count-invalid": "fewer than one was asked for",
+        "vgpu-foreign": "somebody else made the vGPU: it is shown, counted and never touched",
+        "vgpu-allocated": "the vGPU belongs to an allocation and goes with it",
+        "vgpu-in-use": "a guest has the vGPU",
+        "holders-unknown": "it cannot be seen whether somebody has the vGPU open",
+        "vgpu-live": "vGPUs live on the card, which the change would take",
+        "vfs-above-limit": "more virtual functions than the card has",
+        "vf-share-unsupported": "the driver has no shares to set for each virtual function",
+        "nvml-absent": "NVIDIA's management library does not answer on this host",
+        "nvml-no-card": "the library does not show the card: it is on VFIO, or off the bus",
+        "mig-unsupported": "the card has no MIG mode",
+        "mig-shape-unknown": "the card has no GPU instances of this shape",
+        "mig-no-place": "the GPU instances asked for do not fit on the card together",
+        "mixed-size-unsupported": "the card takes one size of vGPU at a time only",
+        "scheduler-unsupported": "the card does not support the scheduler",
+        "ecc-unsupported": "the card has no error correction to switch",
+        "gpu-missing": "the card that was cut is not there any more",
+        "gpu-changed": "another card is in the place of the one that was cut",
+        # What happened in a change.
+        "vf-skipped": "a virtual function refused the vGPU; another one took it",
+        "driver-refused": "the driver refused, with the errno that is named; the kernel log has its reason",
+        "driver-busy": "the driver stayed busy cleaning up an earlier vGPU",
+        "parent-gone": "the function, or the profile on it, vanished: a driver reload, or a lost device",
+        "vgpu-exists": "a vGPU of that UUID exists",
+        "vgpu-changed": "the virtual function carries another vGPU by now",
+        "vgpu-lost": "the vGPU vanished right after it was made",
+        "mig-reset-needed": "the board takes the MIG mode at its next reset",
+        "sriov-tool-missing": "the driver refuses the plain write, and NVIDIA's sriov-manage is not installed",
+        "sriov-tool-failed": "NVIDIA's sriov-manage failed; its words are in the message",
+    }
+)
+"""Codes of ``vgpu.reasons``, of a profile's ``limit``, and of refusals and failures of slicing."""

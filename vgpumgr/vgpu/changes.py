@@ -137,12 +137,13 @@ def _order_refusal(
         return _unknown_profile(inventory, card, order.profile)
     if order.count <= profile.creatable:
         return None
-    reasons = (profile.limit,) if profile.limit is not None else ()
-    why = f": {profile.limit.message}" if profile.limit is not None else ""
+    limit = profile.limit or Reason(
+        "max-instances", f"{name} takes at most {profile.max_instances} of {profile.name}", (name,)
+    )
     return Refusal(
         "no-capacity",
-        f"{profile.creatable} more of {profile.name} fit on {name}, {order.count} are asked for{why}",
-        reasons,
+        f"{profile.creatable} more of {profile.name} fit on {name}, {order.count} are asked for: {limit.message}",
+        (limit,),
         "'vgpumgr profile list' shows what fits now",
     )
 

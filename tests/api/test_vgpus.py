@@ -1,0 +1,81 @@
+"""Slicing by REST: cutting cards, making and deleting vGPUs, modes, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask.testing import FlaskClient
+
+from tests.api.conftest import GPU
+
+Allocate = Callable[..., dict[str, Any]]
+CUT = "0000:5e:00.0"
+"""A card of the simulated host whose VFs are enabled when it boots."""
+
+
+def profiles(client: FlaskClient, gpu: str = CUT) -> dict[str, int]:
+    items = client.get(f"/v1/profiles?gpu={gpu}&limit=500").get_json()["items"]
+    return {item["name"]: item["creatable"] for item in items}
+
+
+def test_one_call_tells_how_many_more_fit(client: FlaskClient) -> None:
+    before = client.get("/v1/profiles?name=NVIDIA A40-8Q").get_json()["items"]
+    assert [(item["creatable"], len(item["gpus"])) for item in before] == [(12, 2)]
+
+
+def test_vgpus_are_made_listed_and_deleted(client: FlaskClient) -> None:
+    answer = client.post("/v1/vgpus?wait=30", json={"profile": "NVIDIA A40-8Q", "count": 2, "gpu": CUT})
+    assert answer.get_json()["state"] == "succeeded", answer.get_json()
+    items = client.get(f"/v1/vgpus?gpu={CUT}&ours=true").get_json()["items"]
+    assert [(item["profile"], item["ours"], item["live"]) for item in items] == [("NVIDIA A40-8Q", True, True)] * 2
+    assert profiles(client)["NVIDIA A40-8C"] == 4
+    assert profiles(client)["NVIDIA A40-4Q"] == 0
+    for item in items:
+        assert client.get(f"/v1/vgpus/{item['id']}").get_json() == item
+        assert client.delete(f"/v1/vgpus/{item['id']}?wait=30").get_json()["state"] == "succeeded"
+    assert client.get("/v1/vgpus").get_json()["items"] == []
+    assert profiles(client)["NVIDIA A40-8Q"] == 6
+
+
+def test_a_dry_run_makes_nothing(client: FlaskClient) -> None:
+    plan = client.post("/v1/vgpus?dry_run=true", json={"profile": "A40-8Q", "gpu": CUT}).get_json()
+    assert [step["kind"] for step in plan["steps"]] == ["create-mdev", "remember-vgpu"]
+    assert client.get("/v1/vgpus").get_json()["items"] == []
+
+
+def test_refusals_say_what_ends_it(client: FlaskClient) -> None:
+    answer = client.post("/v1/vgpus", json={"profile": "NVIDIA A40-8Q", "count": 7, "gpu": CUT})
+    assert (answer.status_code, answer.get_json()["code"]) == (409, "no-capacity")
+    assert answer.get_json()["reasons"]
+    answer = client.post("/v1/vgpus", json={"profile": "NVIDIA A40-8q", "gpu": CUT})
+    assert (answer.status_code, answer.get_json()["code"]) == (409, "profile-unknown")
+    assert client.get("/v1/vgpus/no-such").status_code == 404
+
+
+def test_an_allocations_vgpu_is_not_deleted_by_hand(client: FlaskClient, allocate: Allocate) -> None:
+    allocation = allocate("desk-1", profile="NVIDIA A40-8Q")
+    (device,) = allocation["devices"]
+    answer = client.delete(f"/v1/vgpus/{device['handle']}")
+    assert (answer.status_code, answer.get_json()["code"]) == (409, "vgpu-allocated")
+
+
+def test_a_card_is_cut_and_made_whole(client: FlaskClient) -> None:
+    assert client.post(f"/v1/gpus/{GPU}/slice?wait=30", json={}).get_json()["state"] == "succeeded"
+    assert client.get(f"/v1/gpus/{GPU}").get_json()["sriov"]["num_vfs"] == 32
+    assert profiles(client, GPU)["NVIDIA A40-48Q"] == 1
+    assert client.post(f"/v1/gpus/{GPU}/slice?wait=30", json={"vfs": 0}).get_json()["state"] == "succeeded"
+    assert client.get(f"/v1/gpus/{GPU}").get_json()["sriov"]["num_vfs"] == 0
+    answer = client.post(f"/v1/gpus/{GPU}/slice", json={"vfs": 33})
+    assert (answer.status_code, answer.get_json()["code"]) == (409, "vfs-above-limit")
+
+
+def test_modes_are_shown_set_and_refused(client: FlaskClient) -> None:
+    modes = client.get(f"/v1/gpus/{GPU}/modes").get_json()
+    assert (modes["source"], modes["mig"], modes["scheduler"]) == ("simulated NVML", None, "best-effort")
+    answer = client.post(f"/v1/gpus/{GPU}/modes?wait=30", json={"scheduler": "equal-share"})
+    assert answer.get_json()["state"] == "succeeded"
+    assert client.get(f"/v1/gpus/{GPU}/modes").get_json()["scheduler"] == "equal-share"
+    answer = client.post(f"/v1/gpus/{GPU}/modes", json={"mig": True})
+    assert (answer.status_code, answer.get_json()["code"]) == (409, "mig-unsupported")
+    assert client.post(f"/v1/gpus/{GPU}/modes", json={"layout": ["3x.9"]}).status_code == 422

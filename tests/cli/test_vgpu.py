@@ -1,0 +1,75 @@
+"""The slicing commands: plans, outcomes, refusals, and what the tables say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Vgpumgr
+from vgpumgr.cli.gpu_slicing import modes_from
+
+A40 = ("--simulate", "vdi-a40")
+H100 = ("--simulate", "ai-h100")
+
+
+def test_a_plan_names_the_file_and_the_uuid(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*A40, "vgpu", "create", "--profile", "A40-8Q", "--plan", "-o", "json")
+    (step,) = ended.json["steps"]
+    assert ended.status == 0
+    assert step["path"].endswith("/mdev_supported_types/nvidia-562/create")
+    assert step["value"] in step["describe"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "count", "code"), [("A40-8q", 1, "profile-unknown"), ("A40-8Q", 7, "no-capacity")]
+)
+def test_a_refused_plan_ends_with_three(vgpumgr: Vgpumgr, profile: str, count: int, code: str) -> None:
+    ended = vgpumgr(*A40, "vgpu", "create", "--profile", profile, "--count", count, "--plan", "-o", "json")
+    assert (ended.status, ended.json["refusal"]["code"]) == (3, code)
+
+
+def test_vgpus_are_made_on_the_card_that_is_cut(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*A40, "vgpu", "create", "--profile", "A40-8Q", "--count", 2)
+    assert ended.status == 0
+    assert "0000:5e:00.0" in ended.out
+
+
+def test_a_host_without_vgpus_says_so(vgpumgr: Vgpumgr) -> None:
+    assert vgpumgr(*A40, "vgpu", "list").out.strip() == "no vGPUs on this host"
+    ended = vgpumgr(*A40, "vgpu", "show", "0000:5e:00.4")
+    assert ended.status == 2
+    assert "there is no vGPU" in ended.err
+
+
+def test_a_card_is_cut(vgpumgr: Vgpumgr) -> None:
+    plan = vgpumgr(*A40, "gpu", "slice", "3b:00.0", "--plan", "-o", "json")
+    assert [(step["kind"], step["value"]) for step in plan.json["steps"]] == [
+        ("check-idle", None),
+        ("set-vf-count", "32"),
+    ]
+    assert vgpumgr(*A40, "gpu", "slice", "3b:00.0").status == 0
+
+
+def test_taking_all_vfs_needs_a_yes(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*A40, "gpu", "slice", "5e:00.0", "--vfs", "0")
+    assert ended.status == 2
+    assert "add --yes" in ended.err
+    assert vgpumgr(*A40, "gpu", "slice", "5e:00.0", "--vfs", "0", "--yes").status == 0
+
+
+def test_modes_say_who_told_them(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*H100, "gpu", "mode", "18:00.0")
+    assert "simulated NVML" in ended.out
+    assert vgpumgr(*H100, "gpu", "mode", "18:00.0", "-o", "json").json["mig"] is False
+
+
+def test_a_mode_that_the_card_has_not_is_refused(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*A40, "gpu", "mode", "3b:00.0", "--mig", "on", "--plan", "-o", "json")
+    assert (ended.status, ended.json["refusal"]["code"]) == (3, "mig-unsupported")
+
+
+def test_only_the_modes_that_are_named_are_asked_for() -> None:
+    assert modes_from({"mig": "on", "layout": "3g.40gb, 1g.10gb", "mixed_size": None, "scheduler": None}) == {
+        "mig": True,
+        "layout": ["3g.40gb", "1g.10gb"],
+    }
+    assert modes_from({"layout": ""}) == {"layout": []}
