@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.guests import MDEV, OTHER_MDEV, checked, codes, domain, hostdev, mdev
 from vgpumgr.domain.memory import GIB, locked_memory
+from vgpumgr.domain.problems import PROBLEMS
 
 
 def guest_address(attributes: str, device: str = "<rng model='virtio'>") -> str:
@@ -166,3 +169,8 @@ def test_the_message_gives_both_numbers_and_the_remedy() -> None:
         "memtune hard_limit is 8589934592 bytes, but 2 VFIO devices behind a vIOMMU need 18253611008 bytes of "
         "locked memory: raise it, or remove it and let libvirt compute the limit"
     )
+
+
+def test_every_code_is_explained_in_the_guide() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "domains.md").read_text(encoding="utf-8")
+    assert [code for code, meaning in PROBLEMS.items() if f"| `{code}` | {meaning} |" not in page] == []

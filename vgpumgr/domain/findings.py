@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vgpumgr.domain.problems import PROBLEMS
 from vgpumgr.model.domain import Problem
 
 
@@ -13,11 +14,16 @@ class Findings:
 
     def error(self, code: str, message: str, *addresses: str) -> None:
         """Something that would stop the VM, or that would take from the host or another VM what they use."""
-        self._found[Problem(code, "error", message, _named(addresses))] = None
+        self._add(code, "error", message, addresses)
 
     def warning(self, code: str, message: str, *addresses: str) -> None:
         """Something that would not stop the VM, and that somebody will regret."""
-        self._found[Problem(code, "warning", message, _named(addresses))] = None
+        self._add(code, "warning", message, addresses)
+
+    def _add(self, code: str, severity: str, message: str, addresses: tuple[str, ...]) -> None:
+        if code not in PROBLEMS:
+            raise KeyError(f"{code} is not in the catalogue of problems")
+        self._found[Problem(code, severity, message, _named(addresses))] = None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
