@@ -26,6 +26,7 @@ def open_service(config: Config, *, libvirt: bool = True) -> Service:
     """
     from vgpumgr.allocations.desk import Desk
     from vgpumgr.hypervisor.port import Hypervisor
+    from vgpumgr.kernel.log import KernelLog, open_log
     from vgpumgr.plans.lock import HostLock
     from vgpumgr.plans.step import StepContext
     from vgpumgr.store.store import Store, open_store
@@ -36,7 +37,12 @@ def open_service(config: Config, *, libvirt: bool = True) -> Service:
 
     kernel = open_kernel(config.sysfs_root, config.simulate)
     store = open_store(config.database_url, _host_id(config, kernel))
-    ports: dict[type, object] = {Store: store, NvmlPort: open_nvml(kernel), SriovTool: sriov_tool(kernel)}
+    ports: dict[type, object] = {
+        Store: store,
+        NvmlPort: open_nvml(kernel),
+        SriovTool: sriov_tool(kernel),
+        KernelLog: open_log(kernel),
+    }
     hypervisor: Hypervisor | None = None
     if libvirt:
         from vgpumgr.hypervisor.libvirt_port import LibvirtHypervisor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from vgpumgr.errors import (
     NoCapacityError,
     VgpumgrError,
 )
+from vgpumgr.kernel.log import DeviceLog, KernelLog, open_log
 from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.kernel.simulated.faults import Mishap
@@ -190,6 +192,32 @@ def test_a_refused_creation_has_a_stable_code_and_leaves_nothing(
     assert f"errno {code}" in str([reason.message for reason in caught.value.reasons])
     assert state(kernel).instances == ()
     assert fits(kernel)["T4-4Q"] == 4
+
+
+@pytest.mark.parametrize("scheme", ["mdev-vf", "vendor-vfio"])
+def test_what_the_driver_logged_reaches_the_user(scheme: str) -> None:
+    kernel = machine(nvidia(scheme) | {"sriov": {"total": 1, "vf_driver": "nvidia"}})
+    planned = order(kernel, Order("NVIDIA A40-8Q"))
+    kernel.machine.cards[CARD].bad_vfs = frozenset({FIRST_VF})
+    kernel.machine.messages.append("something from before")
+    with pytest.raises(FailedError) as caught:
+        run(kernel, planned.plan, {KernelLog: open_log(kernel)})
+    said = [reason.message for reason in caught.value.reasons if reason.code == "kernel-log"]
+    assert said == ["NVRM: Failed to add vgpu create request: 0x38"]
+
+
+def test_the_log_of_a_machine_gives_what_was_logged_since(tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text("6,1,100,-;from before\n")
+    with DeviceLog(str(log)).follow() as said, log.open("a") as writer:
+        writer.write("4,2,200,-;NVRM: no room\n SUBSYSTEM=pci\n")
+        writer.flush()
+        assert said() == ["NVRM: no room"]
+
+
+def test_a_log_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
+    with DeviceLog(str(tmp_path / "none")).follow() as said:
+        assert list(said()) == []
 
 
 def test_a_busy_driver_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

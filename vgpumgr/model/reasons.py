@@ -54,6 +54,7 @@ VGPU_REASONS = MappingProxyType(
         "mig-off": "the profile needs MIG mode, which is off",
         "mig-no-instance": "the card has no GPU instance of the profile's shape",
         "mig-instances-taken": "the GPU instances of the profile's shape are full",
+        "mig-instances-unknown": "the library that counts GPU instances does not answer: one can be told for sure",
         # Why a change is refused.
         "profile-unknown": "no card here has the profile; names and ids match exactly",
         "profile-other-card": "another card has the profile, not the one that was named",
@@ -78,6 +79,7 @@ VGPU_REASONS = MappingProxyType(
         # What happened in a change.
         "vf-skipped": "a virtual function refused the vGPU; another one took it",
         "driver-refused": "the driver refused, with the errno that is named; the kernel log has its reason",
+        "kernel-log": "what the kernel logged meanwhile, in its own words",
         "driver-busy": "the driver stayed busy cleaning up an earlier vGPU",
         "parent-gone": "the function, or the profile on it, vanished: a driver reload, or a lost device",
         "vgpu-exists": "a vGPU of that UUID exists",

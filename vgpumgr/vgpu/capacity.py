@@ -103,7 +103,7 @@ _Bound = tuple[int, Reason]
 
 def _mig(card: CardState, shape: Shape) -> list[_Bound]:
     if card.mig is None:
-        return []
+        return _mig_unknown(card, shape)
     held = [
         (resident.shape.mig_shape, resident.shape.framebuffer_mib, resident.gpu_instance)
         for resident in card.residents
@@ -111,6 +111,15 @@ def _mig(card: CardState, shape: Shape) -> list[_Bound]:
     ]
     bound = mig_bound(card.address, card.mig, shape.mig_shape, shape.framebuffer_mib, held)
     return [bound] if bound is not None else []
+
+
+def _mig_unknown(card: CardState, shape: Shape) -> list[_Bound]:
+    """Without NVML, GPU instances cannot be counted: a driver that offers a MIG-backed profile has room for one."""
+    if shape.mig_shape is None:
+        return []
+    message = f"the GPU instances {shape.mig_shape} of {card.address} cannot be counted: one can be told for sure"
+    reserved = sum(resident.reserved for resident in card.residents)
+    return [(1 - reserved, Reason("mig-instances-unknown", message, (card.address,)))]
 
 
 def _size_class(card: CardState, shape: Shape) -> list[_Bound]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import sleep
 
 from vgpumgr.errors import ConflictError, FailedError, NoCapacityError, NotFoundError, Reason, VgpumgrError
+from vgpumgr.kernel.log import KernelLog
+from vgpumgr.plans.step import StepContext
 
 _FULL = frozenset({errno.ENOSPC, errno.EUSERS})
 _GONE = frozenset({errno.ENOENT, errno.ENODEV, errno.ENXIO})
@@ -15,10 +17,17 @@ BUSY = frozenset({errno.EAGAIN, errno.EBUSY})
 """The driver still cleans up after an earlier vGPU: it will answer otherwise in a moment."""
 
 
-def as_error(error: OSError, what: str, address: str) -> VgpumgrError:
-    """The error for a refused creation. Keeps the errno in its words; raises nothing."""
+def as_error(error: OSError, what: str, address: str, said: Sequence[str] = ()) -> VgpumgrError:
+    """The error for a refused creation, with the errno and what the kernel ``said`` meanwhile. Raises nothing."""
     name = os.strerror(error.errno or 0)
     reason = Reason("kernel-refused", f"the driver of {address} answered {name} (errno {error.errno})", (address,))
+    found = _meaning(error, what, address, reason)
+    found.reasons = (*found.reasons, *(Reason("kernel-log", line, (address,)) for line in said))
+    return found
+
+
+def _meaning(error: OSError, what: str, address: str, reason: Reason) -> VgpumgrError:
+    name = os.strerror(error.errno or 0)
     if error.errno in _FULL:
         return NoCapacityError(
             f"{what}: no capacity left", hint="'vgpumgr profile list' shows what fits now", reasons=[reason]
@@ -38,7 +47,7 @@ def as_error(error: OSError, what: str, address: str) -> VgpumgrError:
         )
     return FailedError(
         f"{what}: the driver refused ({name})",
-        hint=f"the kernel log says why: look there for {address}, or give the log to 'vgpumgr logs analyze'",
+        hint=f"the kernel log says why: look there for {address}",
         reasons=[reason],
         code="driver-refused",
     )
@@ -55,3 +64,9 @@ def patiently(write: Callable[[], None], tries: int, wait: float) -> None:
             sleep(wait)
         else:
             return
+
+
+def log_of(context: StepContext) -> KernelLog:
+    """The host's kernel log; a silent one where none was set up."""
+    found = context.ports.get(KernelLog)
+    return found if isinstance(found, KernelLog) else KernelLog()

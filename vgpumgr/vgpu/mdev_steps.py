@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from vgpumgr.errors import ConflictError, Reason
-from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES, Kernel, link_name, read_text
+from vgpumgr.kernel.port import MDEV_DEVICES, MDEV_PARENTS, Kernel, link_name, read_text
 from vgpumgr.plans.step import Step, StepContext
-from vgpumgr.vgpu.driver_answers import as_error, patiently
+from vgpumgr.vgpu.driver_answers import as_error, log_of, patiently
 
 
 def mdev_exists(kernel: Kernel, uuid: str) -> bool:
@@ -43,7 +43,7 @@ def remove_mdev(kernel: Kernel, uuid: str) -> None:
 
 
 def _create(kernel: Kernel, parent: str, type_id: str, uuid: str, tries: int, wait: float) -> None:
-    path = f"{PCI_DEVICES}/{parent}/mdev_supported_types/{type_id}/create"
+    path = f"{MDEV_PARENTS}/{parent}/mdev_supported_types/{type_id}/create"
     patiently(lambda: kernel.write(path, uuid), tries, wait)
 
 
@@ -70,7 +70,7 @@ class CreateMdev(Step):
     @property
     def target_path(self) -> str:
         """``…/mdev_supported_types/TYPE/create``."""
-        return f"{PCI_DEVICES}/{self.address}/mdev_supported_types/{self.type_id}/create"
+        return f"{MDEV_PARENTS}/{self.address}/mdev_supported_types/{self.type_id}/create"
 
     @property
     def target_value(self) -> str:
@@ -83,16 +83,17 @@ class CreateMdev(Step):
 
     def apply(self, context: StepContext) -> None:
         """See :class:`Step`. Raises what :func:`as_error` makes of the last refusal."""
-        for parent in (self.address, *self.spares):
-            try:
-                _create(context.kernel, parent, self.type_id, self.uuid, self.tries, self.wait)
-            except TimeoutError:
-                raise
-            except OSError as error:
-                refused = error
-                continue
-            return
-        raise as_error(refused, self.describe(), self.address) from refused
+        with log_of(context).follow() as said:
+            for parent in (self.address, *self.spares):
+                try:
+                    _create(context.kernel, parent, self.type_id, self.uuid, self.tries, self.wait)
+                except TimeoutError:
+                    raise
+                except OSError as error:
+                    refused = error
+                    continue
+                return
+            raise as_error(refused, self.describe(), self.address, said()) from refused
 
     def undo(self, context: StepContext) -> None:
         """Remove what was made. A device of that UUID and another type is somebody else's."""

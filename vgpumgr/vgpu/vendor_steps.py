@@ -11,7 +11,7 @@ from vgpumgr.inventory.holders import find_holders
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
 from vgpumgr.plans.checks import holder_reason
 from vgpumgr.plans.step import Step, StepContext
-from vgpumgr.vgpu.driver_answers import as_error, patiently
+from vgpumgr.vgpu.driver_answers import as_error, log_of, patiently
 from vgpumgr.vgpu.files import NO_TYPE
 
 
@@ -90,16 +90,17 @@ class SetVgpuType(Step):
 
     def apply(self, context: StepContext) -> None:
         """See :class:`Step`. Raises what :func:`as_error` makes of the last refusal."""
-        for vf in (self.address, *self.spares):
-            try:
-                set_type(context.kernel, vf, self.type_id, self.tries, self.wait)
-            except TimeoutError:
-                raise
-            except OSError as error:
-                refused = error
-                continue
-            return
-        raise as_error(refused, self.describe(), self.address) from refused
+        with log_of(context).follow() as said:
+            for vf in (self.address, *self.spares):
+                try:
+                    set_type(context.kernel, vf, self.type_id, self.tries, self.wait)
+                except TimeoutError:
+                    raise
+                except OSError as error:
+                    refused = error
+                    continue
+                return
+            raise as_error(refused, self.describe(), self.address, said()) from refused
 
     def undo(self, context: StepContext) -> None:
         """Take the type off again."""

@@ -52,6 +52,8 @@ class Machine:
         """Modules that can be loaded, with the drivers they register."""
         self.cards: dict[str, Card] = {}
         """Cards that can be sliced, by their physical function."""
+        self.messages: list[str] = []
+        """What the kernel logged, oldest first."""
         self.subscribers: list[_Events] = []
         self._vfio = 0
 

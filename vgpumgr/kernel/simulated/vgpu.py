@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from vgpumgr.kernel.simulated.machine import Machine
 
 HEADER = "ID    : vGPU Name\n"
+REFUSED = "NVRM: Failed to add vgpu create request: 0x38"
+"""What NVIDIA's driver logs beside its EIO."""
 
 
 def card_of(machine: Machine, function: SimFunction) -> Card | None:
@@ -93,6 +95,7 @@ def create_mdev(machine: Machine, parent: str, type_id: str, text: str) -> None:
     if machine.tree.exists(f"{MDEV_DEVICES}/{name}"):
         fail(errno.EEXIST, path)
     if function.address in card.bad_vfs:
+        machine.messages.append(REFUSED)
         fail(errno.EIO, path)
     if available(card, function, item) < 1:
         fail(errno.ENOSPC if card.scheme == "gvt" else errno.EUSERS, path)
@@ -239,5 +242,6 @@ def write_typed_vf(machine: Machine, address: str, file: str, text: str) -> None
     item = card.type(value)
     refused = address in card.bad_vfs or current(card, function) != "0" or item is None
     if refused or item is None or card.left(item) < 1:
+        machine.messages.append(REFUSED)
         fail(errno.EIO, path)
     card.admit(address, address, item)
