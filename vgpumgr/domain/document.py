@@ -43,7 +43,7 @@ def _parse(xml: bytes) -> etree._Element:
     except (etree.XMLSyntaxError, ValueError) as error:
         several = _side_by_side(xml)
         if several is None:
-            why = " ".join(str(error).split())  # libxml2 breaks lines.
+            why = " ".join(str(getattr(error, "msg", error)).split())  # libxml2 breaks lines.
             raise _invalid(f"this is no XML: {why}", _HINT) from error
         return several
     if root.getroottree().docinfo.internalDTD is not None:

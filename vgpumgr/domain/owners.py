@@ -64,7 +64,9 @@ class Owners:
 
     def _ready_for_a_vm(self, device: HostDevice) -> bool:
         """On a host driver of its own, no VM can have it."""
-        if self._host is None or device.type == "mdev":
+        if self._host is None:
             return True
+        if device.type == "mdev":
+            return device.key in self._host.mdevs
         function = self._host.functions.get(device.key)
         return function is not None and (function.vfio or self._host.carries_vgpu(device.key))
