@@ -165,6 +165,14 @@ def test_another_vms_device_is_an_error_and_ones_own_is_not() -> None:
     assert [device.owner for device in other.devices] == ["other", OWN]
 
 
+def test_a_group_goes_to_one_vm_at_a_time() -> None:
+    result = checked(domain(ONE), card("vfio-pci"), {AUDIO: "other"})
+    assert [(item.code, item.addresses) for item in result.problems if item.severity == "error"] == [
+        ("group-in-use", (AUDIO,))
+    ]
+    assert codes(checked(domain(ONE), card("vfio-pci"), {AUDIO: OWN})) == []
+
+
 def test_unknown_owners_are_said_and_never_free() -> None:
     asked, unasked = (checked(domain(BOTH), card("vfio-pci"), owners) for owners in ({}, None))
     assert codes(asked, "warning") == []

@@ -36,9 +36,7 @@ def _readable(named: NamedDevice, findings: Findings) -> None:
     if named.fault is not None:
         findings.error(named.fault_code, named.fault, device.key)
     if named.way is Way.ARGUMENT:
-        message = (
-            f"{device.key or 'a device'} goes to QEMU by <qemu:commandline>: libvirt does not prepare or guard it"
-        )
+        message = f"{device.key or 'a device'} goes to QEMU by <qemu:commandline>: libvirt does not know of it"
         findings.warning("commandline-device", message, device.key)
     if element is None or device.type != "mdev":
         return

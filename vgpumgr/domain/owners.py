@@ -32,6 +32,7 @@ class Owners:
                 findings.error("device-in-use", f"{device.key} belongs to the VM {owner}", device.key)
             elif owner is None:
                 self._unowned(device, findings)
+            self._group_elsewhere(device, findings)
 
     def _owner(self, key: str) -> str | None:
         """As libvirt says, else as the vGPU's driver does."""
@@ -52,6 +53,18 @@ class Owners:
         elif self._asked is None and self._ready_for_a_vm(device):
             message = f"libvirt could not be asked which VM has {device.key}: it may be in use"
             findings.warning("owner-unknown", message, device.key)
+
+    def _group_elsewhere(self, device: HostDevice, findings: Findings) -> None:
+        """The kernel gives an IOMMU group to one VM at a time."""
+        function = self._host.functions.get(device.key) if self._host is not None else None
+        if self._host is None or self._asked is None or function is None:
+            return
+        group = self._host.group_of(function)
+        for member in group.members if group is not None else ():
+            owner = self._asked.get(member)
+            if member != device.key and owner is not None and owner not in self._myself:
+                message = f"the IOMMU group of {device.key} belongs to the VM {owner}, which has {member}"
+                findings.error("group-in-use", message, member)
 
     def _gpu(self, key: str) -> Gpu | None:
         return None if self._host is None else self._host.gpus.get(key) or self._host.companions.get(key)

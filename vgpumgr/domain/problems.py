@@ -46,6 +46,7 @@ PROBLEMS = MappingProxyType(
         "reserved": "the GPU is promised to an allocation",
         # What libvirt and the vGPU drivers tell.
         "device-in-use": "another VM, or a process, has the device",
+        "group-in-use": "another VM has a member of the same IOMMU group, and so all of it",
         "owner-unknown": "libvirt could not be asked which VM has the device",
     }
 )
