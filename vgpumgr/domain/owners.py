@@ -26,13 +26,14 @@ class Owners:
 
     def check(self, devices: Sequence[NamedDevice], findings: Findings) -> None:
         """Devices that somebody else has, and those of which it cannot be told."""
+        named_keys = {named.device.key for named in devices}
         for device in (named.device for named in devices if named.fault is None):
             owner = self._owner(device.key)
             if owner is not None and owner not in self._myself:
                 findings.error("device-in-use", f"{device.key} belongs to the VM {owner}", device.key)
             elif owner is None:
                 self._unowned(device, findings)
-            self._group_elsewhere(device, findings)
+            self._group_elsewhere(device, named_keys, findings)
 
     def _owner(self, key: str) -> str | None:
         """As libvirt says, else as the vGPU's driver does."""
@@ -54,7 +55,7 @@ class Owners:
             message = f"libvirt could not be asked which VM has {device.key}: it may be in use"
             findings.warning("owner-unknown", message, device.key)
 
-    def _group_elsewhere(self, device: HostDevice, findings: Findings) -> None:
+    def _group_elsewhere(self, device: HostDevice, named: set[str], findings: Findings) -> None:
         """The kernel gives an IOMMU group to one VM at a time."""
         function = self._host.functions.get(device.key) if self._host is not None else None
         if self._host is None or self._asked is None or function is None:
@@ -62,7 +63,7 @@ class Owners:
         group = self._host.group_of(function)
         for member in group.members if group is not None else ():
             owner = self._asked.get(member)
-            if member != device.key and owner is not None and owner not in self._myself:
+            if member not in named and owner is not None and owner not in self._myself:
                 message = f"the IOMMU group of {device.key} belongs to the VM {owner}, which has {member}"
                 findings.error("group-in-use", message, member)
 
