@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from vgpumgr.vgpu.vf_plans import VfShare
+from vgpumgr.vgpu.vf_shares import VfShare
 from vgpumgr_api.responses import Answer, VgpuModel
 from vgpumgr_api.schemas import ADDRESS, PageQuery, Strict
 
@@ -40,7 +40,7 @@ class SliceBody(Strict):
     def share(self) -> VfShare | None:
         """The share of each VF; ``None`` leaves it to the driver."""
         share = VfShare(self.vram_bytes, self.exec_quantum_ms, self.preempt_timeout_us)
-        return share if share.attributes() else None
+        return share if share.values() else None
 
 
 class ModesBody(Strict):

@@ -228,3 +228,11 @@ def test_profiles_know_more_with_nvml() -> None:
     assert found["NVIDIA H100XM-1-10C"].mig_shape == "1g.10gb"
     assert found["NVIDIA H100XM-1-10C"].creatable == 0
     assert found["NVIDIA H100XM-40C"].max_instances_per_vm == 1
+
+
+def test_modes_stand_on_the_gpu() -> None:
+    kernel, nvml = opened(host(h100()))
+    modes = state(kernel, nvml).modes
+    assert modes is not None
+    assert (modes.source, modes.mig, modes.scheduler) == ("simulated NVML", False, "best-effort")
+    assert state(kernel).modes is None

@@ -13,7 +13,8 @@ from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.kernel.simulated.faults import Mishap
 from vgpumgr.plans.plan import Plan
 from vgpumgr.vgpu.sriov_steps import SriovTool
-from vgpumgr.vgpu.vf_plans import VfShare, plan_slice
+from vgpumgr.vgpu.vf_plans import plan_slice
+from vgpumgr.vgpu.vf_shares import VfShare
 
 DEVICE = f"/sys/bus/pci/devices/{CARD}"
 
@@ -177,3 +178,20 @@ def test_shares_are_taken_back_when_enabling_fails() -> None:
 
 def test_a_driver_without_shares_refuses_them() -> None:
     assert refusal_code(slice_plan(host(flex()), 2, VfShare(exec_quantum_ms=20))) == "vf-share-unsupported"
+
+
+def test_i915_keeps_shares_for_each_tile_of_its_display_device() -> None:
+    kernel = host(flex())
+    iov = f"{kernel.machine.functions[CARD].path}/drm/card1/prelim_iov"
+    kernel.machine.tree.write_text(f"{iov}/pf/auto_provisioning", "1")
+    for tile in ("gt0", "gt1"):
+        for name in ("lmem_quota", "exec_quantum_ms"):
+            kernel.machine.tree.write_text(f"{iov}/vf1/{tile}/{name}", "0")
+    plan = slice_plan(kernel, 1, VfShare(vram_bytes=8 << 30))
+    assert [(name, value) for name, value in writes(plan) if name in ("auto_provisioning", "lmem_quota")] == [
+        ("auto_provisioning", "0"),
+        ("lmem_quota", "8589934592"),
+        ("lmem_quota", "8589934592"),
+    ]
+    run(kernel, plan)
+    assert kernel.read(f"{iov}/vf1/gt1/lmem_quota") == b"8589934592"

@@ -18,13 +18,15 @@ from vgpumgr.model.operation import Operation
 from vgpumgr.model.records import OPERATOR, VgpuRecord
 from vgpumgr.model.vgpu import CardModes, Vgpu, VgpuView
 from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.vgpu.card_modes import card_modes
 from vgpumgr.vgpu.changes import plan_create, plan_delete
 from vgpumgr.vgpu.mode_steps import nvml_of
 from vgpumgr.vgpu.modes import Modes, plan_modes
 from vgpumgr.vgpu.names import same_profile
 from vgpumgr.vgpu.nvml_port import NvmlPort
 from vgpumgr.vgpu.port import Order
-from vgpumgr.vgpu.vf_plans import VfShare, plan_slice
+from vgpumgr.vgpu.vf_plans import plan_slice
+from vgpumgr.vgpu.vf_shares import VfShare
 
 FindGpu = Callable[[HostInventory, str], Gpu]
 
@@ -69,21 +71,7 @@ class Slices:
     def modes(self, address: str) -> CardModes:
         """The modes of one card, as far as NVIDIA's driver tells them."""
         gpu, nvml = self._find_gpu(self._look(), address), self._nvml()
-        card = nvml.card(gpu.address)
-        if card is None:
-            return CardModes(gpu.address, nvml.label)
-        return CardModes(
-            address=gpu.address,
-            source=nvml.label,
-            mig=card.mig,
-            mig_pending=card.mig_pending,
-            gpu_instances=tuple((item.shape, item.start) for item in card.gpu_instances),
-            mixed_size=card.mixed_size,
-            scheduler=str(card.scheduler) if card.scheduler is not None else None,
-            schedulers=tuple(map(str, card.schedulers)),
-            ecc=card.ecc,
-            ecc_pending=card.ecc_pending,
-        )
+        return card_modes(gpu.address, nvml.label, nvml.card(gpu.address))
 
     # -- cut ------------------------------------------------------------------------------------------
     def plan_slice(self, address: str, vfs: int | None = None, share: VfShare | None = None) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vgpumgr.cli.backend import JsonObject
+from vgpumgr.cli.gpu_slicing import modes_text
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import reason_text
 from vgpumgr.cli.profile import profile_table
@@ -84,6 +85,8 @@ def _vgpu(gpu: JsonObject, invocation: Invocation) -> str:
             f"vGPU: {'capable' if vgpu['capable'] else 'not capable'}, backend {vgpu['backend'] or 'none'}"
         )
         lines += [f"  - {reason_text(reason)} [{reason['code']}]" for reason in vgpu["reasons"]]
+    if vgpu.get("modes"):
+        lines.append(modes_text(vgpu["modes"], invocation))
     if vgpu["profiles"]:
         lines.append(profile_table(vgpu["profiles"], invocation))
     if vgpu["instances"]:

@@ -97,15 +97,18 @@ class VgpuState:
     profiles: tuple[Profile, ...] = ()
     instances: tuple[Vgpu, ...] = ()
     reasons: tuple[Reason, ...] = ()
+    modes: CardModes | None = None
+    """MIG, mixed sizes, scheduler and ECC, where NVIDIA's driver was asked and answered."""
 
     def to_json(self) -> JsonObject:
-        """The shape of DESIGN §6."""
+        """The shape of DESIGN §6, plus ``modes``."""
         return {
             "capable": self.capable,
             "backend": str(self.backend) if self.backend else None,
             "profiles": [profile.to_json() for profile in self.profiles],
             "instances": [instance.to_json() for instance in self.instances],
             "reasons": [reason.to_json() for reason in self.reasons],
+            "modes": self.modes.to_json() if self.modes else None,
         }
 
 

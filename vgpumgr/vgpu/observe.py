@@ -17,6 +17,7 @@ from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, HostInventory
 from vgpumgr.model.vgpu import VgpuState
+from vgpumgr.vgpu.card_modes import card_modes
 from vgpumgr.vgpu.cards import Card, Functions, mdev_card, plain_vf_card, vendor_card
 from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
 from vgpumgr.vgpu.nvml_port import NvmlPort
@@ -48,10 +49,14 @@ def observe_vgpus(
         if not gpu.offered:
             return gpu
         card = read_card(reader, gpu, mdevs, functions)
-        if card is None:
-            return replace(gpu, vgpu=_without_backend(reader, gpu))
         told = nvml.card(gpu.address) if nvml is not None and gpu.function.vendor_id == NVIDIA else None
-        return replace(gpu, vgpu=state_of(card, promised.get(gpu.address, ()), told))
+        if card is None:
+            state = _without_backend(reader, gpu)
+        else:
+            state = state_of(card, promised.get(gpu.address, ()), told)
+        if nvml is not None and told is not None:
+            state = replace(state, modes=card_modes(gpu.address, nvml.label, told))
+        return replace(gpu, vgpu=state)
 
     gpus = tuple(observed(gpu) for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus, warnings=(*inventory.warnings, *reader.notices))

@@ -161,8 +161,9 @@ class SetVfQuota(Step):
 
     def describe(self) -> str:
         """See :class:`Step`."""
-        vf, _, name = self.path.rpartition("/sriov_admin/")[2].partition("/profile/")
-        return f"set {name} of {vf or self.path} on {self.address} to {self.value}"
+        folders = self.path.split("/")
+        vf = next((name for name in folders if name.startswith("vf")), "all virtual functions")
+        return f"set {folders[-1]} of {vf} on {self.address} to {self.value}"
 
     @property
     def target_path(self) -> str:

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from vgpumgr.address import PciAddress, parse
 from vgpumgr.errors import Reason
 from vgpumgr.inventory.reader import whole
-from vgpumgr.kernel.port import PCI_DEVICES, Kernel, list_or_empty, read_text
+from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
 from vgpumgr.model.host import Gpu
 from vgpumgr.model.vgpu import Backend
 from vgpumgr.plans.checks import CheckIdle
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.cards import cannot_enable
-from vgpumgr.vgpu.sriov_steps import SetAutoprobe, SetVfCount, SetVfQuota
+from vgpumgr.vgpu.sriov_steps import SetAutoprobe, SetVfCount
+from vgpumgr.vgpu.vf_shares import VfShare, share_steps, shares_supported
 
 _NVIDIA = "10de"
-
-
-@dataclass(frozen=True, slots=True)
-class VfShare:
-    """What each VF shall get (Intel's ``xe``); ``None`` leaves it to the driver.
-
-    ``vram_bytes`` of local memory, a time slice of ``exec_quantum_ms`` and a ``preempt_timeout_us``.
-    """
-
-    vram_bytes: int | None = None
-    exec_quantum_ms: int | None = None
-    preempt_timeout_us: int | None = None
-
-    def attributes(self) -> dict[str, int]:
-        """File name → value, of those that are set."""
-        named = {
-            "vram_quota": self.vram_bytes,
-            "exec_quantum_ms": self.exec_quantum_ms,
-            "preempt_timeout_us": self.preempt_timeout_us,
-        }
-        return {name: value for name, value in named.items() if value is not None}
 
 
 def plan_slice(
@@ -80,28 +59,13 @@ def enable_steps(kernel: Kernel, gpu: Gpu, count: int, share: VfShare | None = N
         steps.append(SetAutoprobe(gpu.address, "0", "1"))
     if now and now != count:
         steps.append(SetVfCount(gpu.address, 0, now))
-    steps += _shares(kernel, gpu.address, count, share)
+    steps += share_steps(kernel, gpu.address, count, share)
     if count:
         total = gpu.sriov.total_vfs if gpu.sriov is not None else count
         steps.append(SetVfCount(gpu.address, count, 0, at_least=nvidia and count <= total))
     if quiet:
         steps.append(SetAutoprobe(gpu.address, "1", "0"))
     return steps
-
-
-def _shares(kernel: Kernel, address: str, count: int, share: VfShare | None) -> list[Step]:
-    steps: list[Step] = []
-    for number in range(1, count + 1):
-        base = share_folder(address, number)
-        for name, value in share.attributes().items() if share is not None else ():
-            prior = read_text(kernel, f"{base}/{name}") or ""
-            steps.append(SetVfQuota(address, f"{base}/{name}", str(value), prior))
-    return steps
-
-
-def share_folder(address: str, number: int) -> str:
-    """Where ``xe`` keeps the share of a VF; it counts VFs from 1."""
-    return f"{PCI_DEVICES}/{address}/sriov_admin/vf{number}/profile"
 
 
 def vf_addresses(kernel: Kernel, gpu: Gpu, count: int) -> list[str]:
@@ -131,7 +95,7 @@ def _refusal(kernel: Kernel, gpu: Gpu, wanted: int, share: VfShare | None) -> Re
         return Refusal(
             reason.code, f"{name} cannot be sliced anew: {reason.message}", (reason,), "delete them first"
         )
-    if share is not None and share.attributes() and not list_or_empty(kernel, f"{PCI_DEVICES}/{name}/sriov_admin"):
+    if share is not None and share.values() and not shares_supported(kernel, name):
         reason = Reason("vf-share-unsupported", f"the driver of {name} has no shares to set for each VF", (name,))
         return Refusal(reason.code, reason.message, (reason,))
     return _held_vfs(gpu)

@@ -1,0 +1,24 @@
+"""A card's modes as users see them."""
+
+from __future__ import annotations
+
+from vgpumgr.model.vgpu import CardModes
+from vgpumgr.vgpu.nvml_port import NvmlCard
+
+
+def card_modes(address: str, source: str, card: NvmlCard | None) -> CardModes:
+    """What NVML says of a card's modes; ``source`` is who answered."""
+    if card is None:
+        return CardModes(address, source)
+    return CardModes(
+        address=address,
+        source=source,
+        mig=card.mig,
+        mig_pending=card.mig_pending,
+        gpu_instances=tuple((item.shape, item.start) for item in card.gpu_instances),
+        mixed_size=card.mixed_size,
+        scheduler=str(card.scheduler) if card.scheduler is not None else None,
+        schedulers=tuple(map(str, card.schedulers)),
+        ecc=card.ecc,
+        ecc_pending=card.ecc_pending,
+    )
