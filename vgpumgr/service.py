@@ -7,6 +7,7 @@ where they are used, so that a command that only reads starts fast.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from vgpumgr.plans.plan import Plan
     from vgpumgr.store.idempotency import IdempotencyKeys
     from vgpumgr.vgpu.nvml_port import NvmlPort
+
+log = logging.getLogger(__name__)
 
 DEFAULT_TEMPLATE = "linux-compute"
 
@@ -332,8 +335,19 @@ class Service:
         self.restore_bindings()
         self._waiting_for = ["cards to be cut and vGPUs to be made again"]
         self.restore_slices()
+        self._waiting_for = ["libvirt to say which virtual machines run"]
+        self._reconcile_machines()
         desk.store.idempotency.expire(before="")
         self._waiting_for = []
+
+    def _reconcile_machines(self) -> None:
+        """A libvirt that is not there must not keep the GPUs from being managed: it is asked again at each look."""
+        if self._hypervisor is None:
+            return
+        try:
+            self._machines.reconcile()
+        except UnavailableError as error:
+            log.warning("virtual machines could not be looked at: %s", error)
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the service may be used, and what it waits for."""

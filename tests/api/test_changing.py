@@ -9,6 +9,7 @@ from typing import Any
 from flask.testing import FlaskClient
 
 from tests.api.conftest import GPU
+from vgpumgr.service import Service
 from vgpumgr_api.app import create_app
 
 Allocate = Callable[..., dict[str, Any]]
@@ -171,3 +172,20 @@ def test_the_application_answers_only_to_its_own_names(client: FlaskClient) -> N
     app = create_app(None)
     answer = app.test_client().get("/healthz", headers={"Host": "evil.example"})
     assert (answer.status_code, answer.get_json()["code"]) == (421, "host-not-allowed")
+
+
+def test_a_vm_that_went_off_by_itself_frees_its_allocation_at_the_next_start(
+    client: FlaskClient, service: Service, allocate: Allocate
+) -> None:
+    allocation = allocate("vm1", gpu=GPU)
+    client.post("/v1/vms", json={"allocation_id": allocation["id"]})
+    client.post("/v1/vms/vm1/start")
+    assert service._hypervisor is not None
+    service._hypervisor.destroy("vm1")
+    path = f"/v1/allocations/{allocation['id']}"
+    assert client.get(path).get_json()["state"] == "attached"
+    service.start()
+    assert client.get(path).get_json()["state"] == "ready"
+    service._hypervisor.start("vm1")
+    service.start()
+    assert client.get(path).get_json()["state"] == "attached"

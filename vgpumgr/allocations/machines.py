@@ -131,6 +131,16 @@ class Machines:
             self._manager.detached(domain.allocation)
         return domain
 
+    def reconcile(self) -> None:
+        """Bring allocations in line with what libvirt shows: VMs start and stop while nobody looks."""
+        domains = {domain.allocation: domain for domain in self._hypervisor.domains()}
+        for allocation in self._manager.live(_DEFINABLE):
+            domain = domains.get(allocation.id)
+            if domain is not None and domain.state.holds_devices:
+                self._manager.attached(allocation.id, domain.uuid)
+            else:
+                self._manager.detached(allocation.id)
+
     def undefine(self, name: str) -> None:
         """Remove the definition of a VM of ours that is off."""
         if self._ours(name).state.holds_devices:

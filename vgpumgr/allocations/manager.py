@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -219,6 +219,16 @@ class Manager:
         if allocation.state is not State.ATTACHED:
             return allocation
         return self._store.allocations.change(allocation_id, State.READY, [State.ATTACHED])
+
+    def live(self, states: Sequence[State]) -> Iterator[Allocation]:
+        """Every allocation in one of these states, page by page."""
+        cursor: str | None = None
+        while True:
+            page = self._store.allocations.list(states=states, cursor=cursor)
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     # -- after a crash --------------------------------------------------------------------------------
     def recover(self, operations: Sequence[Operation]) -> None:

@@ -173,18 +173,19 @@ class Backend(SliceBackend, Protocol):
 def open_backend(invocation: Invocation, needs: Needs) -> AbstractContextManager[Backend]:
     """The backend for a command; close it by leaving the context.
 
-    A chosen source (``--sysfs-root``, ``--simulate``) is always served in this process. On the real host the
-    service answers if it runs; without it, reading and binding go on in this process.
-    Raises UnavailableError where only the service will do.
+    A source chosen on the command line (``--sysfs-root``, ``--simulate``) is always served in this process.
+    Otherwise the service answers if it runs, also one that its settings put on a simulated host; without it,
+    reading and binding go on in this process. Raises UnavailableError where only the service will do.
     """
     config = invocation.config()
-    if not (config.sysfs_root or config.simulate):
+    chosen_here = invocation.sysfs_root is not None or invocation.simulate is not None
+    if not chosen_here:
         client = _running_service(config.socket, needs, must_answer=invocation.socket is not None)
         if client is not None:
             from vgpumgr.cli.remote import RemoteBackend
 
             return RemoteBackend(client)
-        if needs is Needs.SERVICE:
+        if needs is Needs.SERVICE and not (config.sysfs_root or config.simulate):
             raise _not_running(config.socket)
     from vgpumgr.cli.local import open_local
 
