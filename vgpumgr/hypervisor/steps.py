@@ -51,10 +51,10 @@ class DefineDomain(Step):
             super().verify(context)
 
     def undo(self, context: StepContext) -> None:
-        """Bring the earlier definition back, or remove this one; a foreign domain of the name is left alone."""
+        """Bring the earlier definition back, or remove this one; anybody else's domain is left alone."""
         hypervisor = context.port(Hypervisor)
         found = find_domain(hypervisor, self.name)
-        if found is None or found.allocation is None:
+        if found is None or found.allocation != self.allocation:
             return
         if self.prior:
             hypervisor.define(self.prior)
