@@ -45,13 +45,21 @@ def emulated(xml: str) -> str:
 
 
 def answer(connection: Any, xml: str) -> dict[str, object]:
-    """Define the domain with validation, ask for QEMU's arguments, remove it again."""
+    """Define the domain with validation, remove it again, and ask for QEMU's arguments."""
     try:
         domain = connection.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
         domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
-        return {"error": None, "argv": connection.domainXMLToNative("qemu-argv", xml)}
     except libvirt.libvirtError as error:
         return {"error": [error.get_error_code(), str(error)], "argv": ""}
+    return {"error": None, "argv": arguments(connection, xml)}
+
+
+def arguments(connection: Any, xml: str) -> str:
+    """QEMU's arguments; for PCI devices libvirt gives them only on a host with VFIO."""
+    try:
+        return str(connection.domainXMLToNative("qemu-argv", xml))
+    except libvirt.libvirtError as error:
+        return f"refused: {error}"
 
 
 def main() -> None:
