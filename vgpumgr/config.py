@@ -32,6 +32,8 @@ class Config:
     socket: Path = DEFAULT_SOCKET
     socket_group: str = "vgpumgr"
     listen: str = ""
+    server_names: str = ""
+    """Host names the TCP listener answers to beside loopback's own, separated by commas."""
     database: str = ""
     """SQLAlchemy URL; empty: SQLite in ``state_dir``."""
     libvirt_uri: str = "qemu:///system"

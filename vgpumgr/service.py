@@ -297,9 +297,17 @@ class Service:
         """Preflight, then start. The allocation becomes ``attached``."""
         return self._machines.start(name)
 
+    def plan_stop_vm(self, name: str, *, force: bool = False) -> Plan:
+        """What :meth:`stop_vm` would do, or the refusal."""
+        return self._machines.plan_stop(name, force=force)
+
     def stop_vm(self, name: str, *, force: bool = False) -> DomainInfo:
         """Ask the guest to shut down; ``force`` pulls the plug. The allocation becomes ``ready`` once it is off."""
         return self._machines.stop(name, force=force)
+
+    def plan_undefine_vm(self, name: str) -> Plan:
+        """What :meth:`undefine_vm` would do, or the refusal."""
+        return self._machines.plan_undefine(name)
 
     def undefine_vm(self, name: str) -> None:
         """Remove the (stopped) domain's definition; ours only."""

@@ -6,19 +6,23 @@ from flask import Response
 from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.errors import ConflictError
-from vgpumgr_api.exchange import (
-    PreconditionError,
-    expected_generation,
-    idempotent,
-    many,
-    one,
-    principal,
-    ready_service,
-    service,
-    working,
+from vgpumgr_api.answers import many, one, plain, preparing
+from vgpumgr_api.context import ready_service, service
+from vgpumgr_api.idempotency import idempotent
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.preconditions import PreconditionError, matched_generation
+from vgpumgr_api.principals import principal
+from vgpumgr_api.responses import AllocationModel, AllocationOrPlan, AllocationPage, PlanModel
+from vgpumgr_api.schemas import (
+    AllocationListQuery,
+    ChangeHeaders,
+    ChangeQuery,
+    CreateHeaders,
+    IdPath,
+    NoQuery,
+    RequestBody,
+    XmlQuery,
 )
-from vgpumgr_api.responses import AllocationModel, AllocationPage, problems
-from vgpumgr_api.schemas import AllocationListQuery, ChangeQuery, IdPath, RequestBody, XmlQuery
 
 api = APIBlueprint(
     "allocations", __name__, abp_tags=[Tag(name="allocations", description="GPUs and vGPUs granted to VMs")]
@@ -38,19 +42,19 @@ def list_allocations(query: AllocationListQuery) -> Response:
 @api.post(
     "/v1/allocations",
     summary="Allocate",
-    responses={201: AllocationModel, 202: AllocationModel, **problems(409, 413, 415)},
+    responses={200: PlanModel, 201: AllocationModel, 202: AllocationModel, **problems(404, 409, 413, 415)},
 )
 @idempotent
-def create_allocation(query: ChangeQuery, body: RequestBody) -> Response:
+def create_allocation(query: ChangeQuery, header: CreateHeaders, body: RequestBody) -> Response:
     """Claim devices for a VM and prepare them. `dry_run` answers the plan. Refusals name every GPU's reasons."""
     if query.dry_run:
-        return one(service().plan_allocation(body.to_request()))
+        return plain(service().plan_allocation(body.to_request()))
     allocation = ready_service().allocate(body.to_request())
-    return working(allocation, allocation.operation_id, query.wait, made=True)
+    return preparing(allocation, query.wait, made=True)
 
 
 @api.get("/v1/allocations/<id>", summary="One allocation", responses={200: AllocationModel, **problems(404)})
-def show_allocation(path: IdPath) -> Response:
+def show_allocation(path: IdPath, query: NoQuery) -> Response:
     """An allocation with its devices; its generation is the entity tag."""
     return one(service().allocation(path.id))
 
@@ -58,19 +62,20 @@ def show_allocation(path: IdPath) -> Response:
 @api.delete(
     "/v1/allocations/<id>",
     summary="Release",
-    responses={200: AllocationModel, 202: AllocationModel, **problems(404, 409, 412)},
+    responses={200: AllocationOrPlan, 202: AllocationModel, **problems(404, 409, 412)},
 )
-def release_allocation(path: IdPath, query: ChangeQuery) -> Response:
+def release_allocation(path: IdPath, query: ChangeQuery, header: ChangeHeaders) -> Response:
     """Give everything back. Idempotent. Refused while the VM runs. `If-Match` guards against surprises."""
+    generation = matched_generation(service().allocation(path.id))
     if query.dry_run:
-        return one(service().plan_release_allocation(path.id))
+        return plain(service().plan_release_allocation(path.id))
     try:
-        allocation = ready_service().release_allocation(path.id, generation=expected_generation())
+        allocation = ready_service().release_allocation(path.id, generation=generation)
     except ConflictError as error:
         if error.code == "generation-mismatch":
             raise PreconditionError(error.message, hint=error.hint) from error
         raise
-    return working(allocation, allocation.operation_id, query.wait)
+    return preparing(allocation, query.wait)
 
 
 @api.get("/v1/allocations/<id>/xml", summary="The libvirt domain XML", responses=problems(404, 409))

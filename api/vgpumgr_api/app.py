@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-from flask import Response, jsonify, redirect, request
+from flask import Response, jsonify, redirect
+from flask.json.provider import DefaultJSONProvider
 from flask_openapi3 import Info, OpenAPI
 from werkzeug.wrappers import Response as BaseResponse
 
 from vgpumgr import __version__
-from vgpumgr.errors import UsageError
 from vgpumgr.service import Service
 from vgpumgr_api import (
     allocations,
     candidates,
     domain_checks,
     gpus,
+    guards,
+    health,
     host,
     iommu_groups,
     operations,
+    problems,
     profiles,
+    requests,
     vgpus,
     vms,
 )
-from vgpumgr_api.exchange import MAX_BODY, identify
-from vgpumgr_api.problems import Problem, from_validation, register
+from vgpumgr_api.bodies import MAX_BODY, read_body
+from vgpumgr_api.context import Context
+from vgpumgr_api.document import complete, operation_id
+from vgpumgr_api.pages import DOCUMENTATION, POLICY
+from vgpumgr_api.principals import identify
+from vgpumgr_api.waiting import WaitingRoom
 
-RESOURCES = (host, iommu_groups, gpus, vgpus, profiles, candidates, allocations, vms, operations, domain_checks)
+RESOURCES = (
+    host,
+    iommu_groups,
+    gpus,
+    vgpus,
+    profiles,
+    candidates,
+    allocations,
+    vms,
+    operations,
+    domain_checks,
+    health,
+)
 
-_DESCRIPTION = """
+_DESCRIPTION = """\
 GPUs of one KVM host: see them, give them to VFIO and back, cut them into vGPUs, hand them to VMs.
 
 Long work answers `202` with the operation's URL in `Location`; `?wait=seconds` waits for it. Errors are problem
@@ -35,56 +55,65 @@ with every POST that creates, and `If-Match` with every change of something you 
 """
 
 
-class HostHeaderError(UsageError):
-    """A request that came to loopback under a foreign name: a browser was lured here."""
+class _Json(DefaultJSONProvider):
+    """Fields in the order of the contract, not of the alphabet."""
 
-    code = "host-not-allowed"
-    http_status = 421
+    sort_keys = False
 
 
-def create_app(service: Service | None, *, check_host: bool = True) -> OpenAPI:
-    """The application. ``service`` ``None`` is for writing the OpenAPI document only."""
-    app = OpenAPI(
+class Application(OpenAPI):
+    """flask-openapi3's application, with what it does not write into the document by itself."""
+
+    json_provider_class = _Json
+
+    def generate_spec_json(self) -> None:
+        """See flask-openapi3."""
+        super().generate_spec_json()  # type: ignore[no-untyped-call]
+        complete(self.spec_json)
+
+
+def create_app(service: Service | None, *, seats: int = 4, names: str = "") -> Application:
+    """The application.
+
+    ``seats``: how many requests may wait for operations at a time. ``names``: host names it answers to on TCP
+    beside loopback's, separated by commas. Without a ``service`` it only writes the OpenAPI document.
+    """
+    app = Application(
         "vgpumgr_api",
         info=Info(title="vgpumgr", version=__version__, description=_DESCRIPTION),
+        operation_id_callback=operation_id,
         doc_prefix="/docs",
         doc_url="/openapi.json",
         validation_error_status=422,
-        validation_error_model=Problem,
-        validation_error_callback=from_validation,
+        validation_error_model=problems.Problem,
+        validation_error_callback=problems.from_validation,
         static_folder=None,
         security_schemes={},
     )
+    # One more than allowed, so that reading tells a body that is too large from one that just fits.
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY + 1
-    app.json.sort_keys = False  # type: ignore[attr-defined]
-    app.extensions["vgpumgr"] = service
-    register(app)
-    if check_host:
-        app.before_request(_own_name)
-    app.before_request(identify)
+    app.config["OPENAPI_HTML_STRING"] = DOCUMENTATION
+    if service is not None:
+        app.extensions["vgpumgr"] = Context(service, WaitingRoom(service, seats))
+    requests.register(app)
+    problems.register(app)
+    for guard in (guards.own_names(names), identify, guards.acceptable, read_body):
+        app.before_request(guard)
     for resource in RESOURCES:
         app.register_api(resource.api)
-    app.add_url_rule("/openapi.json", view_func=lambda: jsonify(app.api_doc), endpoint="openapi-document")
+    app.add_url_rule("/openapi.json", view_func=lambda: jsonify(app.api_doc), endpoint="document")
     app.add_url_rule("/", view_func=_to_docs, endpoint="root")
-    app.after_request(_no_sniffing)
+    app.after_request(_wary)
     return app
 
 
-_NAMES = ("localhost", "127.0.0.1", "[::1]", "::1")
-
-
-def _own_name() -> None:
-    """Answer only to loopback's own names: a page of another site must not reach us through its DNS."""
-    name = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
-    if name not in _NAMES:
-        raise HostHeaderError(f"this service does not go by the name {name!r}", hint="use localhost")
-
-
 def _to_docs() -> BaseResponse:
-    return redirect("/docs")
+    return redirect("/docs/")
 
 
-def _no_sniffing(response: Response) -> Response:
+def _wary(response: Response) -> Response:
+    """Nothing is cached, guessed at, framed, or loaded from elsewhere."""
     response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Content-Security-Policy"] = POLICY
     response.headers.setdefault("Cache-Control", "no-store")
     return response

@@ -5,14 +5,16 @@ from __future__ import annotations
 from flask import Response
 from flask_openapi3 import APIBlueprint, Tag
 
-from vgpumgr_api.exchange import one, service
-from vgpumgr_api.responses import PlacementModel, problems
-from vgpumgr_api.schemas import RequestBody
+from vgpumgr_api.answers import plain
+from vgpumgr_api.context import service
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.responses import PlacementModel
+from vgpumgr_api.schemas import NoQuery, RequestBody
 
 api = APIBlueprint("candidates", __name__, abp_tags=[Tag(name="candidates", description="What would fit")])
 
 
 @api.post("/v1/candidates", summary="What would fit", responses={200: PlacementModel, **problems(413, 415)})
-def list_candidates(body: RequestBody) -> Response:
+def list_candidates(query: NoQuery, body: RequestBody) -> Response:
     """Candidates, best first; and every GPU that was passed over, with its reasons. Changes nothing."""
-    return one(service().candidates(body.to_request()))
+    return plain(service().candidates(body.to_request()))

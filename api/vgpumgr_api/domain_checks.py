@@ -5,14 +5,17 @@ from __future__ import annotations
 from flask import Response
 from flask_openapi3 import APIBlueprint, Tag
 
-from vgpumgr_api.exchange import one, service
-from vgpumgr_api.responses import CheckModel, problems
-from vgpumgr_api.schemas import CheckBody
+from vgpumgr_api.answers import plain
+from vgpumgr_api.bodies import xml_body
+from vgpumgr_api.context import service
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.responses import CheckModel
+from vgpumgr_api.schemas import CheckBody, NoQuery
 
 api = APIBlueprint("domain-checks", __name__, abp_tags=[Tag(name="domain-checks", description="Preflight")])
 
 
 @api.post("/v1/domain-checks", summary="Check a domain XML", responses={200: CheckModel, **problems(413, 415)})
-def check_domain(body: CheckBody) -> Response:
-    """What would stop the VM, found before libvirt or QEMU find it. Changes nothing."""
-    return one(service().check_domain(body.xml.encode()))
+def check_domain(query: NoQuery, body: CheckBody) -> Response:
+    """What would stop the VM, found before libvirt finds it. Changes nothing. The XML may be the body itself."""
+    return plain(service().check_domain(xml_body(body.xml)))

@@ -6,12 +6,25 @@ from flask import Response
 from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.model.host import Gpu
-from vgpumgr_api.exchange import idempotent, one, page_of, ready_service, service, working
-from vgpumgr_api.responses import GpuModel, GpuPage, OperationModel, problems
-from vgpumgr_api.schemas import BindBody, ChangeQuery, GpuListQuery, GpuPath, ReleaseBody
+from vgpumgr_api.answers import one, page_of, plain, working
+from vgpumgr_api.context import ready_service, service
+from vgpumgr_api.host_responses import GpuModel, GpuPage
+from vgpumgr_api.idempotency import idempotent
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.preconditions import require_match
+from vgpumgr_api.responses import OperationModel, OperationOrPlan
+from vgpumgr_api.schemas import (
+    BindBody,
+    ChangeQuery,
+    CreateChangeHeaders,
+    GpuListQuery,
+    GpuPath,
+    NoQuery,
+    ReleaseBody,
+)
 
 api = APIBlueprint("gpus", __name__, abp_tags=[Tag(name="gpus", description="GPUs and their drivers")])
-_CHANGES = {200: OperationModel, 202: OperationModel, **problems(404, 409, 413, 415)}
+_CHANGES = {200: OperationOrPlan, 202: OperationModel, **problems(404, 409, 412, 413, 415)}
 
 
 @api.get("/v1/gpus", summary="GPUs", responses={200: GpuPage, **problems()})
@@ -33,28 +46,30 @@ def _wanted(gpu: Gpu, query: GpuListQuery) -> bool:
 
 
 @api.get("/v1/gpus/<address>", summary="One GPU", responses={200: GpuModel, **problems(404)})
-def show_gpu(path: GpuPath) -> Response:
+def show_gpu(path: GpuPath, query: NoQuery) -> Response:
     """A GPU by its address, a companion's or a VF's."""
     return one(service().gpu(path.address))
 
 
 @api.post("/v1/gpus/<address>/bind", summary="Give a GPU to VFIO", responses=_CHANGES)
 @idempotent
-def bind_gpu(path: GpuPath, query: ChangeQuery, body: BindBody) -> Response:
+def bind_gpu(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: BindBody) -> Response:
     """Bind a GPU and its companions to VFIO drivers, now and after each reboot. `dry_run` answers the plan."""
+    require_match(lambda: service().gpu(path.address))
     if query.dry_run:
         host = service()
-        return one(host.plan_bind(path.address, driver=body.driver, force=body.force, also=body.also))
+        return plain(host.plan_bind(path.address, driver=body.driver, force=body.force, also=body.also))
     host = ready_service()
     operation = host.bind(path.address, driver=body.driver, force=body.force, also=body.also)
-    return working(operation, operation.id, query.wait)
+    return working(operation, query.wait)
 
 
 @api.post("/v1/gpus/<address>/release", summary="Give a GPU back to its host driver", responses=_CHANGES)
 @idempotent
-def release_gpu(path: GpuPath, query: ChangeQuery, body: ReleaseBody) -> Response:
+def release_gpu(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: ReleaseBody) -> Response:
     """Restore the drivers that a GPU and its companions had. `dry_run` answers the plan."""
+    require_match(lambda: service().gpu(path.address))
     if query.dry_run:
-        return one(service().plan_release(path.address, force=body.force))
+        return plain(service().plan_release(path.address, force=body.force))
     operation = ready_service().release(path.address, force=body.force)
-    return working(operation, operation.id, query.wait)
+    return working(operation, query.wait)

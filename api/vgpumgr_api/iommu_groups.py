@@ -5,9 +5,11 @@ from __future__ import annotations
 from flask import Response
 from flask_openapi3 import APIBlueprint, Tag
 
-from vgpumgr_api.exchange import one, page_of, service
-from vgpumgr_api.responses import GroupModel, GroupPage, problems
-from vgpumgr_api.schemas import GroupListQuery, GroupPath
+from vgpumgr_api.answers import one, page_of
+from vgpumgr_api.context import service
+from vgpumgr_api.host_responses import GroupModel, GroupPage
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.schemas import GroupListQuery, GroupPath, NoQuery
 
 api = APIBlueprint("iommu-groups", __name__, abp_tags=[Tag(name="iommu-groups", description="Units of isolation")])
 
@@ -21,6 +23,6 @@ def list_groups(query: GroupListQuery) -> Response:
 
 
 @api.get("/v1/iommu-groups/<int:group_id>", summary="One group", responses={200: GroupModel, **problems(404)})
-def show_group(path: GroupPath) -> Response:
+def show_group(path: GroupPath, query: NoQuery) -> Response:
     """Members and blockers."""
     return one(service().group(path.group_id))

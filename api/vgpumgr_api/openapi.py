@@ -1,4 +1,4 @@
-"""Writes the OpenAPI document: ``python -m vgpumgr_api.openapi FILE``."""
+"""Writes the OpenAPI document: ``python -m vgpumgr_api.openapi [FILE]``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def render() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the document to the file that is named."""
-    Path(arguments[0]).write_text(render(), encoding="utf-8")
+    """Write the document to the file that is named, or to its place in the checkout."""
+    Path(arguments[0] if arguments else "api/openapi.yaml").write_text(render(), encoding="utf-8")
     return 0
 
 

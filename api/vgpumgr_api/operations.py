@@ -5,8 +5,10 @@ from __future__ import annotations
 from flask import Response
 from flask_openapi3 import APIBlueprint, Tag
 
-from vgpumgr_api.exchange import many, one, service
-from vgpumgr_api.responses import OperationModel, OperationPage, problems
+from vgpumgr_api.answers import many, one
+from vgpumgr_api.context import context, service
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.responses import OperationModel, OperationPage
 from vgpumgr_api.schemas import IdPath, OperationListQuery, WaitQuery
 
 api = APIBlueprint("operations", __name__, abp_tags=[Tag(name="operations", description="Plans being carried out")])
@@ -22,8 +24,4 @@ def list_operations(query: OperationListQuery) -> Response:
 @api.get("/v1/operations/<id>", summary="One operation", responses={200: OperationModel, **problems(404)})
 def show_operation(path: IdPath, query: WaitQuery) -> Response:
     """An operation with its steps; with `wait`, once it is final or the time is up."""
-    found = service()
-    operation = found.operation(path.id)
-    if query.wait > 0 and not operation.final:
-        operation = found.wait(path.id, query.wait)
-    return one(operation)
+    return one(context().waiting_room.wait(path.id, query.wait))

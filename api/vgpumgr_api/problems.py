@@ -7,15 +7,16 @@ import logging
 from http import HTTPStatus
 from typing import Any
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 from pydantic import BaseModel, Field, ValidationError
 from werkzeug.exceptions import HTTPException
 
 from vgpumgr.errors import VgpumgrError
+from vgpumgr_api.requests import request_id
 
 MEDIA_TYPE = "application/problem+json"
-_TYPE = "https://vgpumgr.dev/errors/"
-"""Problem types are names in the project's own namespace: documented in docs/reference/errors.md."""
+_TYPE = "urn:vgpumgr:problem:"
+"""Problem types are names, not addresses: docs/reference/errors.md says what each code means."""
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class FieldError(BaseModel):
     """What is wrong with one field of a request."""
 
     field: str = Field(description="where: `body.vm`, `query.limit`, `path.address`")
+    pointer: str | None = Field(description="JSON pointer into the body: `#/vm`; null outside the body")
     message: str
     type: str = Field(description="the kind of fault, stable")
 
@@ -56,6 +58,7 @@ class Problem(BaseModel):
     hint: str = Field(description="what to do about it")
     errors: list[FieldError] = Field(default_factory=list)
     reasons: list[ProblemReason] = Field(default_factory=list)
+    request_id: str = Field(description="names this request in the service's log")
 
 
 def problem(
@@ -77,6 +80,7 @@ def problem(
         "hint": hint,
         "errors": errors or [],
         "reasons": reasons or [],
+        "request_id": request_id(),
     }
     return Response(json.dumps(body), status, content_type=MEDIA_TYPE)
 
@@ -84,7 +88,7 @@ def problem(
 def from_error(error: VgpumgrError) -> Response:
     """One of our errors, with its own status, code, hint and reasons."""
     if error.http_status >= 500:
-        log.error("%s: %s", error.code, error.message)
+        log.error("%s %s: %s", request_id(), error.code, error.message)
     reasons = [reason.to_json() for reason in error.reasons]
     response = problem(error.http_status, error.code, error.message, error.hint, reasons=reasons)
     if error.http_status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -94,14 +98,24 @@ def from_error(error: VgpumgrError) -> Response:
 
 def from_validation(error: ValidationError) -> Response:
     """A request that does not fit its model: 422 with every field that is wrong."""
-    where = {"Query": "query", "Path": "path", "Header": "header"}
+    where = {"Query": "query", "Path": "path", "Headers": "header"}
     part = next((name for suffix, name in where.items() if error.title.endswith(suffix)), "body")
     errors = [
-        {"field": ".".join([part, *map(str, item["loc"])]), "message": item["msg"], "type": item["type"]}
+        {
+            "field": ".".join([part, *map(str, item["loc"])]),
+            "pointer": _pointer(item["loc"]) if part == "body" else None,
+            "message": item["msg"],
+            "type": item["type"],
+        }
         for item in error.errors(include_url=False, include_context=False, include_input=False)
     ]
     detail = "; ".join(f"{item['field']}: {item['message']}" for item in errors)
     return problem(422, "validation-failed", detail, "correct the fields named in 'errors'", errors=errors)
+
+
+def _pointer(place: tuple[int | str, ...]) -> str:
+    """RFC 6901, as a fragment."""
+    return "#" + "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
 
 
 def _from_http(error: HTTPException) -> Response:
@@ -118,9 +132,12 @@ def _from_http(error: HTTPException) -> Response:
 
 def _from_fault(error: Exception) -> Response:
     """A fault of ours: the log has the trace, the client only that there was one."""
-    log.exception("fault while answering a request", exc_info=error)
+    log.error("%s fault while answering %s %s", request_id(), request.method, request.path, exc_info=error)
     return problem(
-        500, "internal", "the service met a fault of its own", "its log has the details; please report it"
+        500,
+        "internal",
+        "the service met a fault of its own",
+        f"its log has the details under {request_id()}; please report it",
     )
 
 

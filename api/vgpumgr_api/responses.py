@@ -1,174 +1,32 @@
-"""What answers look like, for the OpenAPI document. Additions may come; nothing is renamed or removed."""
+"""What answers about work look like: plans, operations, allocations, VMs. Additions come; nothing is renamed."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, RootModel
 
-from vgpumgr_api.problems import Problem
-
-
-class Answer(BaseModel):
-    """An object of an answer: clients must bear fields they do not know."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class ReasonModel(Answer):
-    """Why not."""
-
-    code: str
-    message: str
-    addresses: list[str]
-
-
-class CompanionModel(Answer):
-    """A function that travels with the GPU."""
-
-    address: str
-    class_id: str | None
-    driver: str | None
-    required: bool
-    reason: str
-
-
-class PassthroughModel(Answer):
-    """Whether a VM can have the whole GPU."""
-
-    assignable: bool
-    state: str = Field(description="host, ready, parked, in-use, reserved, unknown or failed")
-    reasons: list[ReasonModel]
-
-
-class SriovModel(Answer):
-    """SR-IOV of a GPU."""
-
-    total_vfs: int
-    num_vfs: int
-    vfs: list[str]
-
-
-class ProfileModel(Answer):
-    """A vGPU profile of one card; `creatable` is how many more the card takes now."""
-
-    id: str
-    name: str
-    framebuffer_mib: int | None
-    max_instances: int | None
-    creatable: int
-
-
-class VgpuModel(Answer):
-    """A vGPU in being."""
-
-    id: str
-    profile_id: str
-    profile: str | None
-    parent: str
-    owner: str | None
-
-
-class VgpuStateModel(Answer):
-    """What a card offers and holds."""
-
-    capable: bool
-    backend: str | None
-    profiles: list[ProfileModel]
-    instances: list[VgpuModel]
-    reasons: list[ReasonModel]
-
-
-class HealthReasonModel(Answer):
-    """Why a GPU is not well."""
-
-    code: str
-    message: str
-
-
-class HealthModel(Answer):
-    """Health of a GPU."""
-
-    status: str
-    reasons: list[HealthReasonModel]
-
-
-class GpuModel(Answer):
-    """A GPU."""
-
-    address: str
-    kind: str
-    vendor_id: str | None
-    device_id: str | None
-    class_id: str | None
-    name: str
-    driver: str | None
-    iommu_group: int | None
-    numa_node: int | None
-    boot_display: bool
-    companions: list[CompanionModel]
-    passthrough: PassthroughModel
-    sriov: SriovModel | None
-    vgpu: VgpuStateModel
-    health: HealthModel
-
-
-class BlockerModel(Answer):
-    """A group member in the way."""
-
-    address: str
-    driver: str | None
-    reason: str
-
-
-class GroupModel(Answer):
-    """An IOMMU group."""
-
-    id: int
-    viable: bool
-    members: list[str]
-    blockers: list[BlockerModel]
-    other_members: list[str]
-
-
-class IommuModel(Answer):
-    """Whether the IOMMU works."""
-
-    active: bool
-    hints: list[str]
-
-
-class HostModel(Answer):
-    """The host."""
-
-    hostname: str | None
-    kernel: str | None
-    iommu: IommuModel
-
-
-class NoticeModel(Answer):
-    """Something that could not be read, or is odd."""
-
-    code: str
-    message: str
-    subject: str
-
-
-class InventoryModel(Answer):
-    """The whole host in one object."""
-
-    host: HostModel
-    iommu_groups: list[GroupModel]
-    gpus: list[GpuModel]
-    warnings: list[NoticeModel]
+from vgpumgr_api.host_responses import Answer, ReasonModel
 
 
 class StepModel(Answer):
-    """One step of a plan or an operation."""
+    """One step of a plan."""
+
+    kind: str
+    address: str | None
+    path: str | None = Field(description="the kernel path that is written")
+    value: str | None = Field(description="what is written there")
+    describe: str
+
+
+class DoneStepModel(Answer):
+    """One step of an operation."""
 
     kind: str
     address: str | None
     describe: str
+    state: str
+    error: str | None
 
 
 class RefusalModel(Answer):
@@ -176,12 +34,16 @@ class RefusalModel(Answer):
 
     code: str
     message: str
+    hint: str
     reasons: list[ReasonModel]
 
 
 class PlanModel(Answer):
-    """What would be done (a dry run)."""
+    """What would be done (a dry run). No steps and no refusal: the host is already as wanted."""
 
+    kind: str
+    subject: str
+    warnings: list[ReasonModel]
     steps: list[StepModel]
     refusal: RefusalModel | None
 
@@ -193,7 +55,7 @@ class OperationModel(Answer):
     kind: str
     subject: str
     state: str = Field(description="pending, running, succeeded, failed (undone) or stuck")
-    steps: list[StepModel]
+    steps: list[DoneStepModel]
     error: dict[str, Any] | None
     allocation_id: str | None
     created_at: str
@@ -285,33 +147,6 @@ class CheckModel(Answer):
     problems: list[ProblemModel]
 
 
-class OfferModel(ProfileModel):
-    """A profile over the whole host."""
-
-    gpus: list[dict[str, Any]]
-
-
-class GpuPage(Answer):
-    """A page of GPUs."""
-
-    items: list[GpuModel]
-    next_cursor: str | None
-
-
-class GroupPage(Answer):
-    """A page of IOMMU groups."""
-
-    items: list[GroupModel]
-    next_cursor: str | None
-
-
-class OfferPage(Answer):
-    """A page of profiles."""
-
-    items: list[OfferModel]
-    next_cursor: str | None
-
-
 class AllocationPage(Answer):
     """A page of allocations."""
 
@@ -333,31 +168,13 @@ class VmPage(Answer):
     next_cursor: str | None
 
 
-class StatusModel(Answer):
-    """How the service is."""
-
-    status: str
-    waiting_for: list[str] = Field(default_factory=list)
+class OperationOrPlan(RootModel[OperationModel | PlanModel]):
+    """The operation that has ended, or, of a dry run, the plan."""
 
 
-Responses = dict[Any, Any]
-_PROBLEM = {"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+class AllocationOrPlan(RootModel[AllocationModel | PlanModel]):
+    """The allocation, or, of a dry run, the plan."""
 
 
-def problems(*statuses: int) -> Responses:
-    """Problem answers for a route, beside those that every route can give."""
-    texts = {
-        400: "the request cannot be read",
-        404: "there is no such thing",
-        409: "refused, or in conflict with the present state; `reasons` says why",
-        412: "changed since it was read",
-        413: "the body is too large",
-        415: "the body is not JSON",
-        422: "the request does not fit its model; `errors` names the fields",
-        500: "tried and failed; what was done was undone, or is named in `reasons`",
-        503: "the service, libvirt or the database is not available",
-    }
-    return {status: {"description": texts[status], **_PROBLEM} for status in (400, *statuses, 422, 500, 503)}
-
-
-__all__ = ["Problem", "problems"]
+class VmOrPlan(RootModel[VmModel | PlanModel]):
+    """The VM, or, of a dry run, the plan."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vgpumgr.model.allocation import AllocationRequest
-from vgpumgr.model.domain import GuestShape
+from vgpumgr.model.allocation import AllocationRequest, AllocationState
+from vgpumgr.model.domain import DomainState, GuestShape
+from vgpumgr.model.host import GpuKind, PassthroughState
+from vgpumgr_api.waiting import MAX_SECONDS
 
+OperationState = Literal["pending", "running", "succeeded", "failed", "stuck"]
+TEXT = r"^[^\x00-\x1f\x7f\ufffe\uffff]+$"
+"""What XML and databases can hold: no control characters."""
 HEX_ID = r"^[0-9a-fA-F]{4}$"
 VM_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 ADDRESS = Field(description="PCI address such as 0000:3b:00.0, in any spelling", max_length=32)
@@ -41,30 +46,62 @@ class GroupPath(Lenient):
 class IdPath(Lenient):
     """An allocation or operation by id."""
 
-    id: str = Field(max_length=64)
+    id: str = Field(max_length=64, pattern=TEXT)
 
 
 class NamePath(Lenient):
     """A VM by name."""
 
-    name: str = Field(max_length=255)
+    name: str = Field(max_length=255, pattern=TEXT)
+
+
+class CreateHeaders(BaseModel):
+    """Headers of a POST that creates."""
+
+    key: str | None = Field(
+        None,
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        pattern=TEXT,
+        description="the same key and request again give the first answer again; with another request: 422",
+    )
+
+
+class ChangeHeaders(BaseModel):
+    """Headers of a change of something that was read before."""
+
+    tag: str | None = Field(
+        None, alias="If-Match", description="the `ETag` that was read; 412 when it has changed since"
+    )
+
+
+class CreateChangeHeaders(CreateHeaders, ChangeHeaders):
+    """Headers of a POST that changes something read before, and begins an operation."""
+
+
+class NoQuery(Lenient):
+    """No parameters."""
 
 
 class PageQuery(Lenient):
     """A page of a list."""
 
     limit: int = Field(100, ge=1, le=500, description="at most so many items")
-    cursor: str | None = Field(None, max_length=256, description="`next_cursor` of the page before")
+    cursor: str | None = Field(None, max_length=256, pattern=TEXT, description="`next_cursor` of the page before")
+
+
+Word = Annotated[str | None, Field(max_length=128, pattern=TEXT)]
 
 
 class GpuListQuery(PageQuery):
     """Filters on GPUs."""
 
-    kind: str | None = Field(None, description="gpu, accelerator, nvswitch, bmc-vga")
-    state: str | None = Field(None, description="host, ready, parked, in-use, reserved, unknown, failed")
-    driver: str | None = None
-    vendor_id: str | None = Field(None, pattern=HEX_ID)
-    assignable: bool | None = None
+    kind: GpuKind | None = None
+    state: PassthroughState | None = Field(None, description="who has the GPU now")
+    driver: Word = None
+    vendor_id: str | None = Field(None, pattern=HEX_ID, description="such as 10de")
+    assignable: bool | None = Field(None, description="whether a VM can have the whole GPU")
 
 
 class GroupListQuery(PageQuery):
@@ -77,41 +114,41 @@ class ProfileListQuery(PageQuery):
     """Filters on profiles."""
 
     gpu: Annotated[str | None, ADDRESS] = None
-    name: str | None = Field(None, description="exactly", max_length=128)
+    name: Word = Field(None, description="exactly, such as NVIDIA A40-4Q")
 
 
 class AllocationListQuery(PageQuery):
     """Filters on allocations."""
 
-    state: str | None = None
-    vm: str | None = None
-    tenant: str | None = None
+    state: AllocationState | None = None
+    vm: Word = None
+    tenant: Word = None
 
 
 class OperationListQuery(PageQuery):
     """Filters on operations."""
 
-    state: str | None = None
-    subject: str | None = Field(None, description="a GPU's address, an allocation's id, or a VM's name")
+    state: OperationState | None = None
+    subject: Word = Field(None, description="a GPU's address, an allocation's id, or a VM's name")
 
 
 class VmListQuery(PageQuery):
     """Filters on VMs."""
 
-    state: str | None = None
+    state: DomainState | None = None
     ours: bool | None = Field(None, description="only VMs of allocations, or only foreign ones")
 
 
 class WaitQuery(Lenient):
     """How long to wait for the end."""
 
-    wait: float = Field(0, ge=0, le=60, description="seconds to wait for the operation's end")
-
-
-class ChangeQuery(WaitQuery):
-    """A change: really, or only its plan."""
-
-    dry_run: bool = Field(False, description="answer with the plan and change nothing")
+    wait: float = Field(
+        0,
+        ge=0,
+        le=MAX_SECONDS,
+        allow_inf_nan=False,
+        description="seconds to wait, at most, for the operation's end; when many wait, less",
+    )
 
 
 class DryRunQuery(Lenient):
@@ -120,18 +157,30 @@ class DryRunQuery(Lenient):
     dry_run: bool = Field(False, description="answer with the plan and change nothing")
 
 
-class XmlQuery(Lenient):
-    """Which machine to write."""
+class ChangeQuery(WaitQuery, DryRunQuery):
+    """A change that takes its time."""
 
-    template: str = Field("linux-compute", max_length=64)
+
+class _Guest(BaseModel):
+    """The guest around its GPUs."""
+
+    template: str = Field("linux-compute", max_length=64, pattern=TEXT)
     memory_mib: int = Field(8192, ge=128, le=64 << 20)
     vcpus: int = Field(4, ge=1, le=4096)
-    disks: list[str] = Field(default_factory=list, max_length=16)
-    network: str | None = Field(None, max_length=64)
+    disks: list[Annotated[str, Field(max_length=1024, pattern=TEXT)]] = Field(
+        default_factory=list, max_length=16, description="absolute paths of images"
+    )
+    network: Annotated[str | None, Field(max_length=64, pattern=TEXT, description="a libvirt network's name")] = (
+        None
+    )
 
     def shape(self) -> GuestShape:
         """The guest around the GPUs."""
         return GuestShape(self.memory_mib, self.vcpus, tuple(self.disks), self.network)
+
+
+class XmlQuery(_Guest, Lenient):
+    """Which machine to write."""
 
 
 class BindBody(Strict):
@@ -155,12 +204,12 @@ class RequestBody(Strict):
 
     vm: str = Field(pattern=VM_NAME, max_length=64, examples=["desktop-17"])
     tenant: str = Field("default", pattern=VM_NAME, max_length=64)
-    profile: str | None = Field(None, max_length=128, examples=["NVIDIA A40-4Q"])
+    profile: Word = Field(None, description="a profile's name or id", examples=["NVIDIA A40-4Q"])
     count: int = Field(1, ge=1, le=64)
     gpu: Annotated[str | None, ADDRESS] = None
     vendor_id: str | None = Field(None, pattern=HEX_ID)
     device_id: str | None = Field(None, pattern=HEX_ID)
-    model: str | None = Field(None, max_length=128, description="a part of the GPU's name, in any case")
+    model: Word = Field(None, description="a part of the GPU's name, in any case")
     numa_node: int | None = Field(None, ge=0, le=1023)
     lease_seconds: int | None = Field(None, ge=1, le=366 * 86400)
 
@@ -169,19 +218,10 @@ class RequestBody(Strict):
         return AllocationRequest(**self.model_dump())
 
 
-class DefineBody(Strict):
+class DefineBody(_Guest, Strict):
     """Which VM to define for which allocation."""
 
-    allocation_id: str = Field(max_length=64)
-    template: str = Field("linux-compute", max_length=64)
-    memory_mib: int = Field(8192, ge=128, le=64 << 20)
-    vcpus: int = Field(4, ge=1, le=4096)
-    disks: list[str] = Field(default_factory=list, max_length=16)
-    network: str | None = Field(None, max_length=64)
-
-    def shape(self) -> GuestShape:
-        """The guest around the GPUs."""
-        return GuestShape(self.memory_mib, self.vcpus, tuple(self.disks), self.network)
+    allocation_id: str = Field(max_length=64, pattern=TEXT)
 
 
 class StopBody(Strict):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import grp
+import logging
 import os
 import socket
+import stat
 from pathlib import Path
 
 from vgpumgr.config import Config
@@ -13,14 +15,39 @@ from vgpumgr.errors import PermissionDeniedError, UnavailableError
 
 BACKLOG = 128
 MODE = 0o660
+_FIRST_OF_SYSTEMD = 3
+"""systemd hands sockets over from this file descriptor on (``sd_listen_fds(3)``)."""
+
+log = logging.getLogger(__name__)
 
 
-def open_sockets(config: Config) -> list[socket.socket]:
-    """The unix socket, and TCP on loopback if configured. Raises UnavailableError ``address-in-use``."""
-    sockets = [_unix(config.socket, config.socket_group)]
+def open_all(config: Config) -> tuple[list[int], bool]:
+    """File descriptors to listen on, and whether the unix socket is ours to remove in the end.
+
+    systemd's sockets where it hands some over, else our own unix socket; and TCP on loopback if configured.
+    Raises UnavailableError ``address-in-use``, PermissionDeniedError.
+    """
+    listeners = activated()
+    own_socket = not listeners
+    if own_socket:
+        listeners = [_unix(config.socket, config.socket_group).detach()]
     if config.listen:
-        sockets.append(_tcp(config.listen))
-    return sockets
+        try:
+            listeners.append(_tcp(config.listen).detach())
+        except UnavailableError:
+            if own_socket:
+                remove(config.socket)
+            raise
+    return listeners, own_socket
+
+
+def activated() -> list[int]:
+    """The sockets that systemd opened for this process. Taken out of the environment: no child has them."""
+    process, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
+    os.environ.pop("LISTEN_FDNAMES", None)
+    if process != str(os.getpid()) or not count.isdecimal():
+        return []
+    return list(range(_FIRST_OF_SYSTEMD, _FIRST_OF_SYSTEMD + int(count)))
 
 
 def _unix(path: Path, group: str) -> socket.socket:
@@ -32,13 +59,13 @@ def _unix(path: Path, group: str) -> socket.socket:
             code="address-in-use",
         )
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    old = os.umask(0o117)
+    old = os.umask(0o777 & ~MODE)
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
+        remove(path)
         listener.bind(str(path))
-        path.chmod(MODE)
         _give_to(path, group)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise PermissionDeniedError(
@@ -47,29 +74,41 @@ def _unix(path: Path, group: str) -> socket.socket:
         ) from error
     finally:
         os.umask(old)
-    listener.listen(BACKLOG)
     return listener
 
 
 def answers(path: Path) -> bool:
-    """Whether somebody listens on a unix socket."""
+    """Whether somebody listens on a unix socket. One whose queue is full is busy, not dead."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(2)
         try:
             probe.connect(str(path))
+        except TimeoutError:
+            return True
         except OSError as error:
-            return error.errno in (errno.EAGAIN, errno.ETIMEDOUT)
+            return error.errno == errno.EAGAIN
         return True
+
+
+def remove(path: Path) -> None:
+    """Remove a socket; what is no socket stays (and binding to its name then says so)."""
+    try:
+        if stat.S_ISSOCK(path.lstat().st_mode):
+            path.unlink()
+    except FileNotFoundError:
+        return
 
 
 def _give_to(path: Path, group: str) -> None:
     """The group whose members may use the service; without such a group, root alone may."""
-    try:
-        number = grp.getgrnam(group).gr_gid
-    except KeyError:
+    if not group:
         return
-    if os.geteuid() == 0:
-        os.chown(path, -1, number)
+    try:
+        os.chown(path, -1, grp.getgrnam(group).gr_gid)
+    except KeyError:
+        log.info("there is no group %s: %s is for its owner only", group, path)
+    except PermissionError:
+        log.warning("%s could not be given to the group %s: it is for its owner only", path, group)
 
 
 def _tcp(listen: str) -> socket.socket:
@@ -79,12 +118,12 @@ def _tcp(listen: str) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host.strip("[]"), int(port)))
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise UnavailableError(
-            f"cannot listen on {listen}: {error.strerror}",
-            hint="choose another port with --listen",
-            code="address-in-use",
-        ) from error
-    listener.listen(BACKLOG)
+        if error.errno == errno.EADDRINUSE:
+            message, code = f"the port {port} is in use: another program listens on {listen}", "address-in-use"
+        else:
+            message, code = f"cannot listen on {listen}: {error.strerror or error}", "address-unusable"
+        raise UnavailableError(message, hint="choose another with --listen", code=code) from error
     return listener

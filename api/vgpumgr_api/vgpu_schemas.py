@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vgpumgr.vgpu.vf_shares import VfShare
-from vgpumgr_api.responses import Answer, VgpuModel
+from vgpumgr_api.host_responses import Answer, VgpuModel
 from vgpumgr_api.schemas import ADDRESS, PageQuery, Strict
 
 SHAPE = Field(pattern=r"^[1-9]g\.[1-9][0-9]{0,3}gb([+-]me(\.all)?|\+gfx)?$", examples=["3g.40gb"])

@@ -7,9 +7,21 @@ from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.vgpu.modes import Modes
 from vgpumgr.vgpu.nvml_port import Scheduler
-from vgpumgr_api.exchange import idempotent, one, page_of, ready_service, service, working
-from vgpumgr_api.responses import OperationModel, problems
-from vgpumgr_api.schemas import ChangeQuery, GpuPath, IdPath
+from vgpumgr_api.answers import one, page_of, plain, working
+from vgpumgr_api.context import ready_service, service
+from vgpumgr_api.idempotency import idempotent
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.preconditions import require_match
+from vgpumgr_api.responses import OperationModel, OperationOrPlan
+from vgpumgr_api.schemas import (
+    ChangeHeaders,
+    ChangeQuery,
+    CreateChangeHeaders,
+    CreateHeaders,
+    GpuPath,
+    IdPath,
+    NoQuery,
+)
 from vgpumgr_api.vgpu_schemas import (
     ModesBody,
     ModesModel,
@@ -21,7 +33,8 @@ from vgpumgr_api.vgpu_schemas import (
 )
 
 api = APIBlueprint("vgpus", __name__, abp_tags=[Tag(name="vgpus", description="vGPUs, and how GPUs are cut")])
-_CHANGES = {200: OperationModel, 202: OperationModel, **problems(404, 409, 413, 415)}
+_CREATES = {200: OperationOrPlan, 202: OperationModel, **problems(404, 409, 413, 415)}
+_CHANGES = {**_CREATES, **problems(404, 409, 412, 413, 415)}
 
 
 @api.get("/v1/vgpus", summary="vGPUs", responses={200: VgpuPage, **problems(404)})
@@ -32,51 +45,54 @@ def list_vgpus(query: VgpuListQuery) -> Response:
 
 
 @api.get("/v1/vgpus/<id>", summary="One vGPU", responses={200: VgpuViewModel, **problems(404)})
-def show_vgpu(path: IdPath) -> Response:
+def show_vgpu(path: IdPath, query: NoQuery) -> Response:
     """A vGPU by its UUID, or its virtual function's address."""
     return one(service().slices.vgpu(path.id))
 
 
-@api.post("/v1/vgpus", summary="Make vGPUs", responses=_CHANGES)
+@api.post("/v1/vgpus", summary="Make vGPUs", responses=_CREATES)
 @idempotent
-def create_vgpus(query: ChangeQuery, body: VgpuCreateBody) -> Response:
+def create_vgpus(query: ChangeQuery, header: CreateHeaders, body: VgpuCreateBody) -> Response:
     """Make vGPUs that no allocation has, all of them or none. `dry_run` answers the plan."""
     order = (body.profile, body.count, body.gpu, body.params)
     if query.dry_run:
-        return one(service().slices.plan_create(*order))
+        return plain(service().slices.plan_create(*order))
     operation = ready_service().slices.create(*order)
-    return working(operation, operation.id, query.wait)
+    return working(operation, query.wait)
 
 
 @api.delete("/v1/vgpus/<id>", summary="Delete a vGPU", responses=_CHANGES)
-def delete_vgpu(path: IdPath, query: ChangeQuery) -> Response:
+def delete_vgpu(path: IdPath, query: ChangeQuery, header: ChangeHeaders) -> Response:
     """Delete a vGPU of ours that no allocation has and no guest uses. `dry_run` answers the plan."""
+    require_match(lambda: service().slices.vgpu(path.id))
     if query.dry_run:
-        return one(service().slices.plan_delete(path.id))
+        return plain(service().slices.plan_delete(path.id))
     operation = ready_service().slices.delete(path.id)
-    return working(operation, operation.id, query.wait)
+    return working(operation, query.wait)
 
 
 @api.post("/v1/gpus/<address>/slice", summary="Cut a GPU into virtual functions", responses=_CHANGES)
 @idempotent
-def slice_gpu(path: GpuPath, query: ChangeQuery, body: SliceBody) -> Response:
+def slice_gpu(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: SliceBody) -> Response:
     """Enable virtual functions, now and after each reboot. `dry_run` answers the plan."""
+    require_match(lambda: service().gpu(path.address))
     if query.dry_run:
-        return one(service().slices.plan_slice(path.address, body.vfs, body.share()))
+        return plain(service().slices.plan_slice(path.address, body.vfs, body.share()))
     operation = ready_service().slices.slice(path.address, body.vfs, body.share())
-    return working(operation, operation.id, query.wait)
+    return working(operation, query.wait)
 
 
 @api.get("/v1/gpus/<address>/modes", summary="Modes of a GPU", responses={200: ModesModel, **problems(404)})
-def show_modes(path: GpuPath) -> Response:
+def show_modes(path: GpuPath, query: NoQuery) -> Response:
     """MIG, mixed sizes, scheduler and error correction, as NVIDIA's driver shows them; `null` is not told."""
     return one(service().slices.modes(path.address))
 
 
 @api.post("/v1/gpus/<address>/modes", summary="Change a GPU's modes", responses=_CHANGES)
 @idempotent
-def set_modes(path: GpuPath, query: ChangeQuery, body: ModesBody) -> Response:
+def set_modes(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: ModesBody) -> Response:
     """Change the modes that are named. `dry_run` answers the plan."""
+    require_match(lambda: service().slices.modes(path.address))
     wanted = Modes(
         mig=body.mig,
         layout=tuple(body.layout) if body.layout is not None else None,
@@ -85,6 +101,6 @@ def set_modes(path: GpuPath, query: ChangeQuery, body: ModesBody) -> Response:
         ecc=body.ecc,
     )
     if query.dry_run:
-        return one(service().slices.plan_modes(path.address, wanted))
+        return plain(service().slices.plan_modes(path.address, wanted))
     operation = ready_service().slices.set_modes(path.address, wanted)
-    return working(operation, operation.id, query.wait)
+    return working(operation, query.wait)

@@ -6,11 +6,26 @@ from flask import Response
 from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.model.domain import DomainInfo
-from vgpumgr_api.exchange import idempotent, one, page_of, ready_service, service
-from vgpumgr_api.responses import VmModel, VmPage, problems
-from vgpumgr_api.schemas import DefineBody, DryRunQuery, EmptyBody, NamePath, StopBody, VmListQuery
+from vgpumgr_api.answers import one, page_of, plain
+from vgpumgr_api.context import ready_service, service
+from vgpumgr_api.idempotency import idempotent
+from vgpumgr_api.outcomes import problems
+from vgpumgr_api.preconditions import require_match
+from vgpumgr_api.responses import PlanModel, VmModel, VmOrPlan, VmPage
+from vgpumgr_api.schemas import (
+    ChangeHeaders,
+    CreateHeaders,
+    DefineBody,
+    DryRunQuery,
+    EmptyBody,
+    NamePath,
+    NoQuery,
+    StopBody,
+    VmListQuery,
+)
 
 api = APIBlueprint("vms", __name__, abp_tags=[Tag(name="vms", description="Virtual machines in libvirt")])
+_CHANGES = {200: VmOrPlan, **problems(404, 409, 412, 413, 415)}
 
 
 @api.get("/v1/vms", summary="Virtual machines", responses={200: VmPage, **problems()})
@@ -24,12 +39,14 @@ def list_vms(query: VmListQuery) -> Response:
     return page_of([vm for vm in service().vms() if wanted(vm)], query.limit, query.cursor)
 
 
-@api.post("/v1/vms", summary="Define a VM", responses={201: VmModel, **problems(404, 409, 413, 415)})
+@api.post(
+    "/v1/vms", summary="Define a VM", responses={200: PlanModel, 201: VmModel, **problems(404, 409, 413, 415)}
+)
 @idempotent
-def define_vm(query: DryRunQuery, body: DefineBody) -> Response:
+def define_vm(query: DryRunQuery, header: CreateHeaders, body: DefineBody) -> Response:
     """Define the VM of an allocation that is ready, after a preflight. `dry_run` answers the plan."""
     if query.dry_run:
-        return one(service().plan_define_vm(body.allocation_id, template=body.template, shape=body.shape()))
+        return plain(service().plan_define_vm(body.allocation_id, template=body.template, shape=body.shape()))
     vm = ready_service().define_vm(body.allocation_id, template=body.template, shape=body.shape())
     response = one(vm, 201)
     response.headers["Location"] = f"/v1/vms/{vm.name}"
@@ -37,31 +54,38 @@ def define_vm(query: DryRunQuery, body: DefineBody) -> Response:
 
 
 @api.get("/v1/vms/<name>", summary="One VM", responses={200: VmModel, **problems(404)})
-def show_vm(path: NamePath) -> Response:
+def show_vm(path: NamePath, query: NoQuery) -> Response:
     """A domain with its host devices."""
     return one(service().vm(path.name))
 
 
-@api.post(
-    "/v1/vms/<name>/start",
-    summary="Start",
-    responses={200: VmModel, **problems(404, 409, 413, 415)},
-)
-def start_vm(path: NamePath, query: DryRunQuery, body: EmptyBody) -> Response:
+@api.post("/v1/vms/<name>/start", summary="Start", responses=_CHANGES)
+def start_vm(path: NamePath, query: DryRunQuery, header: ChangeHeaders, body: EmptyBody) -> Response:
     """Start a VM of ours, after a preflight. One that runs is fine. `dry_run` answers the plan."""
+    require_match(lambda: service().vm(path.name))
     if query.dry_run:
-        return one(service().plan_start_vm(path.name))
+        return plain(service().plan_start_vm(path.name))
     return one(ready_service().start_vm(path.name))
 
 
-@api.post("/v1/vms/<name>/stop", summary="Stop", responses={200: VmModel, **problems(404, 409, 413, 415)})
-def stop_vm(path: NamePath, body: StopBody) -> Response:
+@api.post("/v1/vms/<name>/stop", summary="Stop", responses=_CHANGES)
+def stop_vm(path: NamePath, query: DryRunQuery, header: ChangeHeaders, body: StopBody) -> Response:
     """Ask the guest to shut down, or pull the plug with `force`. One that is off is fine."""
+    require_match(lambda: service().vm(path.name))
+    if query.dry_run:
+        return plain(service().plan_stop_vm(path.name, force=body.force))
     return one(ready_service().stop_vm(path.name, force=body.force))
 
 
-@api.delete("/v1/vms/<name>", summary="Undefine", responses={204: None, **problems(404, 409)})
-def undefine_vm(path: NamePath) -> Response:
-    """Remove the definition of a VM of ours that is off. The allocation stays."""
+@api.delete(
+    "/v1/vms/<name>",
+    summary="Undefine",
+    responses={200: PlanModel, 204: None, **problems(404, 409, 412)},
+)
+def undefine_vm(path: NamePath, query: DryRunQuery, header: ChangeHeaders) -> Response:
+    """Remove the definition of a VM of ours that is off. The allocation stays. `dry_run` answers the plan."""
+    require_match(lambda: service().vm(path.name))
+    if query.dry_run:
+        return plain(service().plan_undefine_vm(path.name))
     ready_service().undefine_vm(path.name)
     return Response(status=204)

@@ -13,7 +13,7 @@ from vgpumgr.domain.preflight import check
 from vgpumgr.domain.templates import Templates
 from vgpumgr.errors import ConflictError, FailedError, Reason, RefusedError, VgpumgrError
 from vgpumgr.hypervisor.port import Hypervisor
-from vgpumgr.hypervisor.steps import DefineDomain, StartDomain, find_domain
+from vgpumgr.hypervisor.steps import DefineDomain, StartDomain, StopDomain, UndefineDomain, find_domain
 from vgpumgr.model.allocation import AllocatedDevice, Allocation, AllocationState, DeviceKind
 from vgpumgr.model.domain import CheckResult, DomainInfo, DomainRequest, GuestDevice, GuestShape, count_cpus
 from vgpumgr.model.host import HostInventory
@@ -94,8 +94,7 @@ class Machines:
         """Start a VM of ours, or the refusal with everything that would stop it."""
         domain = self._hypervisor.domain(name)
         if domain.allocation is None:
-            message = f"the domain {name} is not one of vgpumgr's"
-            return _refused("start", name, "vm-foreign", message, "start it with virsh, or its own manager")
+            return _foreign("start", name)
         if domain.state.holds_devices:
             return Plan("start", name)
         allocation = self._desk.store.allocations.get(domain.allocation)
@@ -116,13 +115,18 @@ class Machines:
             self._manager.attached(domain.allocation, domain.uuid)
         return domain
 
+    def plan_stop(self, name: str, *, force: bool) -> Plan:
+        """Ask the guest to shut down, or pull the plug. One that is off needs nothing; a foreign one is refused."""
+        domain = self._hypervisor.domain(name)
+        if domain.allocation is None:
+            return _foreign("stop", name)
+        steps = (StopDomain(name, force),) if domain.state.holds_devices else ()
+        return Plan("stop", name, steps)
+
     def stop(self, name: str, *, force: bool) -> DomainInfo:
-        """Ask the guest to shut down, or pull the plug. The allocation is ``ready`` again once the VM is off."""
-        self._ours(name)
-        if force:
-            self._hypervisor.destroy(name)
-        else:
-            self._hypervisor.shutdown(name)
+        """Carry :meth:`plan_stop` out. The allocation is ``ready`` again once the VM is off."""
+        self.plan_stop(name, force=force).require()
+        self._run("stop", name, lambda: self.plan_stop(name, force=force))
         return self.settled(self._hypervisor.domain(name))
 
     def settled(self, domain: DomainInfo) -> DomainInfo:
@@ -141,11 +145,19 @@ class Machines:
             else:
                 self._manager.detached(allocation.id)
 
+    def plan_undefine(self, name: str) -> Plan:
+        """Remove the definition of a VM of ours that is off, or the refusal."""
+        domain = self._hypervisor.domain(name)
+        if domain.allocation is None:
+            return _foreign("undefine", name)
+        if domain.state.holds_devices:
+            return _refused("undefine", name, "vm-running", f"the VM {name} is running", f"vgpumgr vm stop {name}")
+        return Plan("undefine", name, (UndefineDomain(name, self._hypervisor.xml(name)),))
+
     def undefine(self, name: str) -> None:
-        """Remove the definition of a VM of ours that is off."""
-        if self._ours(name).state.holds_devices:
-            raise ConflictError(f"the VM {name} is running", hint=f"vgpumgr vm stop {name}", code="vm-running")
-        self._hypervisor.undefine(name)
+        """Carry :meth:`plan_undefine` out."""
+        self.plan_undefine(name).require()
+        self._run("undefine", name, lambda: self.plan_undefine(name))
 
     def refuse_running(self, allocation: Allocation) -> None:
         """Raise RefusedError ``vm-running`` while a domain holds a device of the allocation."""
@@ -165,16 +177,6 @@ class Machines:
         domain = find_domain(self._hypervisor, allocation.vm)
         if domain is not None and domain.allocation == allocation.id:
             self._hypervisor.undefine(allocation.vm)
-
-    def _ours(self, name: str) -> DomainInfo:
-        domain = self._hypervisor.domain(name)
-        if domain.allocation is None:
-            raise RefusedError(
-                f"the domain {name} is not one of vgpumgr's",
-                hint="use virsh, or its own manager",
-                code="vm-foreign",
-            )
-        return domain
 
     def _run(self, kind: str, name: str, plan: Callable[[], Plan]) -> None:
         """Carry a plan out and wait for its end; a failure is raised as it was journaled."""
@@ -213,6 +215,11 @@ def _guest_device(device: AllocatedDevice, inventory: HostInventory) -> GuestDev
         bars = sum(bar.size for bar in gpu.bars if bar.size >= _WIDE_BAR) if gpu is not None else 0
         return GuestDevice(functions_of(device.gpu, device.companions), numa_node=node, bar_bytes=bars)
     return GuestDevice((device.handle or "",), numa_node=node)
+
+
+def _foreign(kind: str, name: str) -> Plan:
+    message = f"the domain {name} is not one of vgpumgr's"
+    return _refused(kind, name, "vm-foreign", message, "use virsh, or its own manager")
 
 
 def _refused(kind: str, name: str, code: str, message: str, hint: str) -> Plan:

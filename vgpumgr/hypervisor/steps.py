@@ -1,4 +1,4 @@
-"""Steps that define and start libvirt domains of ours."""
+"""Steps that define, start, stop and undefine libvirt domains of ours."""
 
 from __future__ import annotations
 
@@ -84,3 +84,62 @@ class StartDomain(Step):
 
     def undo(self, context: StepContext) -> None:
         """A start that libvirt reported as failed has left nothing running; one that runs is a user's by now."""
+
+
+@dataclass(frozen=True)
+class StopDomain(Step):
+    """Stop a domain: ask the guest, or pull the plug with ``force``."""
+
+    kind: ClassVar[str] = "stop-domain"
+    name: str
+    force: bool = False
+
+    def describe(self) -> str:
+        """See :class:`Step`."""
+        return f"pull the plug of the VM {self.name}" if self.force else f"ask the VM {self.name} to shut down"
+
+    def is_done(self, context: StepContext) -> bool:
+        """See :class:`Step`."""
+        found = find_domain(context.port(Hypervisor), self.name)
+        return found is None or not found.state.holds_devices
+
+    def apply(self, context: StepContext) -> None:
+        """See :class:`Step`."""
+        if self.force:
+            context.port(Hypervisor).destroy(self.name)
+        else:
+            context.port(Hypervisor).shutdown(self.name)
+
+    def verify(self, context: StepContext) -> None:
+        """A guest that was asked takes its time; a plug that was pulled is out."""
+        if self.force:
+            super().verify(context)
+
+    def undo(self, context: StepContext) -> None:
+        """What went off stays off: a guest is not started behind its user's back."""
+
+
+@dataclass(frozen=True)
+class UndefineDomain(Step):
+    """Remove the definition of a domain of ours that is off. ``prior`` is its XML, for the way back."""
+
+    kind: ClassVar[str] = "undefine-domain"
+    name: str
+    prior: str
+
+    def describe(self) -> str:
+        """See :class:`Step`."""
+        return f"remove the VM {self.name} from libvirt; its disks stay"
+
+    def is_done(self, context: StepContext) -> bool:
+        """See :class:`Step`."""
+        return find_domain(context.port(Hypervisor), self.name) is None
+
+    def apply(self, context: StepContext) -> None:
+        """See :class:`Step`."""
+        context.port(Hypervisor).undefine(self.name)
+
+    def undo(self, context: StepContext) -> None:
+        """See :class:`Step`."""
+        if self.is_done(context):
+            context.port(Hypervisor).define(self.prior)

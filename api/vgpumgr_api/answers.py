@@ -1,0 +1,79 @@
+"""What answers have in common: one thing, a page of a list, work that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from flask import Response, jsonify, request
+
+from vgpumgr.errors import UsageError
+from vgpumgr.model.allocation import Allocation
+from vgpumgr.model.operation import Operation
+from vgpumgr_api.context import context
+from vgpumgr_api.preconditions import ToJson, etag_of
+
+_CURSOR_DIGITS = 9
+
+
+def plain(item: ToJson) -> Response:
+    """Something that was worked out for this request: a plan, candidates, findings."""
+    return jsonify(item.to_json())
+
+
+def one(item: ToJson, status: int = 200) -> Response:
+    """One thing, with its entity tag; 304 when the caller has it already."""
+    response = jsonify(item.to_json())
+    response.status_code = status
+    response.set_etag(etag_of(item))
+    if request.method == "GET":
+        response.make_conditional(request)
+    return response
+
+
+def many(items: Sequence[ToJson], next_cursor: str | None = None) -> Response:
+    """A page of a list, with a ``Link`` to the next one."""
+    response = jsonify({"items": [item.to_json() for item in items], "next_cursor": next_cursor})
+    if next_cursor is not None:
+        arguments = urlencode({**request.args.to_dict(), "cursor": next_cursor})
+        response.headers["Link"] = f'<{request.path}?{arguments}>; rel="next"'
+    return response
+
+
+def page_of(items: Sequence[ToJson], limit: int, cursor: str | None) -> Response:
+    """A page of a list that lies in memory. The cursor is the place to go on from."""
+    start = 0
+    if cursor is not None:
+        if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > _CURSOR_DIGITS:
+            raise UsageError(
+                "the cursor is not one that a list gave out", hint="start without it", code="cursor-invalid"
+            )
+        start = int(cursor)
+    following = str(start + limit) if start + limit < len(items) else None
+    return many(items[start : start + limit], following)
+
+
+def working(operation: Operation, wait: float) -> Response:
+    """The answer to a change that takes its time: 202 with the operation's URL, or 200 with how it ended."""
+    operation = context().waiting_room.wait(operation.id, wait)
+    return _accepted(operation, operation)
+
+
+def preparing(allocation: Allocation, wait: float, *, made: bool = False) -> Response:
+    """The same for an allocation, as it is after its operation (or in the middle); 201 when it was ``made``."""
+    if allocation.operation_id is None:
+        return one(allocation)
+    here = context()
+    operation = here.waiting_room.wait(allocation.operation_id, wait)
+    response = _accepted(here.service.allocation(allocation.id), operation)
+    if made and operation.final:
+        response.status_code = 201
+        response.headers["Location"] = f"/v1/allocations/{allocation.id}"
+    return response
+
+
+def _accepted(item: Allocation | Operation, operation: Operation) -> Response:
+    response = one(item, 200 if operation.final else 202)
+    if not operation.final:
+        response.headers["Location"] = f"/v1/operations/{operation.id}"
+    return response
