@@ -122,7 +122,7 @@ def _tcp(listen: str) -> socket.socket:
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
-            message, code = f"the port {port} is in use: another program listens on {listen}", "address-in-use"
+            message, code = f"cannot listen on {listen}: another program has that port", "address-in-use"
         else:
             message, code = f"cannot listen on {listen}: {error.strerror or error}", "address-unusable"
         raise UnavailableError(message, hint="choose another with --listen", code=code) from error
