@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from typing import NamedTuple
 
 from vgpumgr import address
 from vgpumgr.inventory.classes import gpu_kind, is_network, is_vfio_driver
@@ -27,6 +28,21 @@ def read_functions(reader: Reader, group_of: dict[str, int]) -> dict[str, PciFun
     return _Pass(reader, group_of).run()
 
 
+class _Identity(NamedTuple):
+    """What a function is; ``concerned``: a GPU or a NIC, of which more is asked than of others."""
+
+    class_id: str | None
+    vendor_id: str | None
+    device_id: str | None
+    concerned: bool
+    gpu_like: bool
+
+
+def _judged(class_id: str | None, vendor: str | None, device: str | None) -> _Identity:
+    gpu_like = gpu_kind(class_id, vendor, device) is not None
+    return _Identity(class_id, vendor, device, gpu_like or is_network(class_id), gpu_like)
+
+
 class _Pass:
     """One pass over the functions, and what it has learned so far."""
 
@@ -35,7 +51,8 @@ class _Pass:
         self._kernel = reader.kernel
         self._group_of = group_of
         self._bridges: dict[str, tuple[str, ...]] = {}
-        self._drivers: dict[str, str] = {}
+        self._drivers: dict[str, tuple[str | None, bool]] = {}
+        self._identities: dict[tuple[bytes, ...], _Identity] = {}
         self._nodes: dict[bytes, int | None] = {}
 
     def run(self) -> dict[str, PciFunction]:
@@ -52,28 +69,17 @@ class _Pass:
 
     def _function(self, name: str) -> PciFunction:
         place, base = self._place(name)
-        class_id, vendor, device = self._identity(base, name)
-        driver = self._driver(base)
+        class_id, vendor, device, concerned, gpu_like = self._identity(base, name)
+        driver, vfio = self._driver(base)
         group = self._group_of.get(name)
         if group is None:
             group = _group_from_link(self._reader, base, name)
-        physfn, vfio = None, is_vfio_driver(driver)
-        gpu_like = gpu_kind(class_id, vendor, device) is not None
-        if gpu_like or is_network(class_id):
+        physfn = None
+        if concerned:
             physfn = _physical_function(self._reader, base, name)
             vfio = vfio or (gpu_like and driver is not None and self._kernel.exists(f"{base}/vfio-dev"))
-        return PciFunction(
-            name,
-            class_id,
-            vendor,
-            device,
-            driver,
-            group,
-            self._numa_node(base, name),
-            self._path(place),
-            physfn,
-            vfio,
-        )
+        node = self._numa_node(base, name)
+        return PciFunction(name, class_id, vendor, device, driver, group, node, self._path(place), physfn, vfio)
 
     def _place(self, name: str) -> tuple[str, str]:
         """The text of a function's link, and where to read: the link's target spares the kernel a detour."""
@@ -83,31 +89,39 @@ class _Pass:
             return place, f"/sys/devices/{place.removeprefix(_UP)}"
         return place, base
 
-    def _identity(self, base: str, name: str) -> tuple[str | None, str | None, str | None]:
+    def _identity(self, base: str, name: str) -> _Identity:
         """Class, vendor and device: one read of ``uevent``; attribute by attribute where that does not tell."""
-        uevent = self._reader.raw(f"{base}/uevent", name)
-        match = _UEVENT.search(uevent) if uevent is not None else None
-        if match is not None:
-            class_id, vendor, device = match.group(1, 2, 3)
-            return (
-                class_id.decode().lower().rjust(6, "0"),
-                vendor.decode().lower(),
-                device.decode().lower(),
-            )
-        return _identity_by_attributes(self._reader, base, name)
+        try:
+            found = _UEVENT.search(self._kernel.read(f"{base}/uevent"))
+        except OSError:
+            found = None
+        if found is None:
+            return _judged(*_identity_by_attributes(self._reader, base, name))
+        written = found.groups()
+        identity = self._identities.get(written)
+        if identity is None:
+            class_id, vendor, device = (text.decode().lower() for text in written)
+            identity = self._identities[written] = _judged(class_id.rjust(6, "0"), vendor, device)
+        return identity
 
-    def _driver(self, base: str) -> str | None:
+    def _driver(self, base: str) -> tuple[str | None, bool]:
+        """The driver's name, and whether it is a VFIO driver's."""
         try:
             target = self._kernel.readlink(f"{base}/driver")
         except OSError:
-            return None
+            return None, False
         driver = self._drivers.get(target)
         if driver is None:
-            driver = self._drivers[target] = clean(posixpath.basename(target.rstrip("/")))
-        return driver or None
+            name = clean(posixpath.basename(target.rstrip("/"))) or None
+            driver = self._drivers[target] = (name, is_vfio_driver(name))
+        return driver
 
     def _numa_node(self, base: str, name: str) -> int | None:
-        data = self._reader.raw(f"{base}/numa_node", name)
+        data: bytes | None
+        try:
+            data = self._kernel.read(f"{base}/numa_node")
+        except OSError:
+            data = self._reader.raw(f"{base}/numa_node", name)
         if data is None:
             return None
         if data not in self._nodes:

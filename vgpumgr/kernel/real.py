@@ -37,7 +37,7 @@ def read_file(path: str, flags: int = 0) -> bytes:
     """At most :data:`READ_LIMIT` bytes of a file; never blocks on a fifo."""
     descriptor = os.open(path, _FLAGS | flags)
     try:
-        data = os.read(descriptor, 65536)
+        data = os.read(descriptor, 8192)
         # An attribute comes whole in one read; files of /proc come in pieces and end with an empty one.
         return data if len(data) < 4096 and "/sys/" in path else data + _rest(descriptor, len(data))
     finally:
