@@ -19,6 +19,8 @@ _CONTENT = {
     ("/v1/allocations/{id}/xml", "get"): ("the domain XML", {"application/xml": {"schema": _TEXT}}),
     ("/v1/host/snapshot", "get"): ("a tar", {"application/x-tar": {"schema": _BINARY}}),
 }
+# Python 3.13 names these statuses as RFC 9110 does; the document reads alike on every Python.
+_PHRASES = {"Unprocessable Entity": "Unprocessable Content", "Request Entity Too Large": "Content Too Large"}
 _METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -42,6 +44,7 @@ def _complete(operation: Operation, description: str | None, content: dict[str, 
         responses["200"] = {"description": description, "content": content}
     operation["responses"] = dict(sorted(responses.items()))
     for status, response in operation["responses"].items():
+        response["description"] = _PHRASES.get(response["description"], response["description"])
         headers = response.setdefault("headers", {})
         headers["X-Request-Id"] = _REQUEST_ID
         for name, header in _HEADERS.get(status, {}).items():
