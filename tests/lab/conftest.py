@@ -15,6 +15,7 @@ from tests.lab.machine import ATTACH, Machine
 from tests.lab.project import build_project, install
 from tests.lab.results import Results
 
+RESTART = "systemctl stop vgpumgr.service vgpumgr.socket; systemctl start vgpumgr.socket vgpumgr.service"
 _HERE = Path(__file__).parent
 _RESULTS = pytest.StashKey[Results]()
 
@@ -64,7 +65,7 @@ def machine(image: Image, pytestconfig: pytest.Config) -> Iterator[Machine]:
             machine.start()
             say(f"machine up after {machine.boot_seconds:.0f} s")
         install(machine, project)
-        machine.ok("systemctl restart vgpumgr.socket vgpumgr.service", deadline=180)
+        machine.ok(RESTART, deadline=180)
         pytestconfig.stash[_RESULTS].versions = versions(machine)
         yield machine
     finally:

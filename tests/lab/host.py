@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab import boards
+from tests.lab.image.cache import say
 from tests.lab.machine import LabError, Machine, Said
 
 DEVICES = "/sys/bus/pci/devices"
@@ -140,6 +141,7 @@ class Host:
     # -- order ---------------------------------------------------------------------------------------------
     def put_back(self) -> None:
         """Leave the host as it was at boot, by vgpumgr's own means first, by force where they failed."""
-        self.machine.ok(
-            _PUT_BACK.format(drivers=" ".join(f"{k}={v}" for k, v in HOME_DRIVERS.items())), deadline=180
-        )
+        pairs = " ".join(f"{address}={driver}" for address, driver in HOME_DRIVERS.items())
+        done = self.machine.ok(f"bash -s {pairs}", stdin=_PUT_BACK.read_bytes(), deadline=180)
+        if done:
+            say(done)

@@ -89,6 +89,7 @@ class Machine:
         subprocess.run(make_key, check=True, timeout=30)
         with (self.folder / BESIDE_DISK).open("wb") as disk:
             disk.truncate(64 << 20)
+        subprocess.run(["mke2fs", "-q", "-F", str(self.folder / BESIDE_DISK)], check=True, timeout=30)
         self._play_boards()
         self._spawn("qemu", self._qemu())
         self._wait_ready(1)
