@@ -149,8 +149,16 @@ class Backend(SliceBackend, Protocol):
         """The domain, running."""
         ...
 
+    def plan_stop_vm(self, name: str, force: bool) -> JsonObject:
+        """The plan of :meth:`stop_vm`."""
+        ...
+
     def stop_vm(self, name: str, force: bool) -> JsonObject:
         """The domain, stopping or stopped."""
+        ...
+
+    def plan_undefine_vm(self, name: str) -> JsonObject:
+        """The plan of :meth:`undefine_vm`."""
         ...
 
     def undefine_vm(self, name: str) -> None:

@@ -194,9 +194,17 @@ class LocalBackend(LocalSlices):
         """The domain, running."""
         return self._service.start_vm(name).to_json()
 
+    def plan_stop_vm(self, name: str, force: bool) -> JsonObject:
+        """The plan of :meth:`stop_vm`."""
+        return self._service.plan_stop_vm(name, force=force).to_json()
+
     def stop_vm(self, name: str, force: bool) -> JsonObject:
         """The domain, stopping or stopped."""
         return self._service.stop_vm(name, force=force).to_json()
+
+    def plan_undefine_vm(self, name: str) -> JsonObject:
+        """The plan of :meth:`undefine_vm`."""
+        return self._service.plan_undefine_vm(name).to_json()
 
     def undefine_vm(self, name: str) -> None:
         """Remove the domain's definition."""

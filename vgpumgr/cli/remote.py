@@ -147,9 +147,18 @@ class RemoteBackend(RemoteSlices):
         """The domain, running."""
         return self._post(f"/v1/vms/{quote(name, safe='')}/start", {})
 
+    def plan_stop_vm(self, name: str, force: bool) -> JsonObject:
+        """The plan of :meth:`stop_vm`."""
+        return self._post(f"/v1/vms/{quote(name, safe='')}/stop", {"force": force}, dry_run=True)
+
     def stop_vm(self, name: str, force: bool) -> JsonObject:
         """The domain, stopping or stopped."""
         return self._post(f"/v1/vms/{quote(name, safe='')}/stop", {"force": force})
+
+    def plan_undefine_vm(self, name: str) -> JsonObject:
+        """The plan of :meth:`undefine_vm`."""
+        result: JsonObject = self._client.delete(f"/v1/vms/{quote(name, safe='')}", {"dry_run": True})
+        return result
 
     def undefine_vm(self, name: str) -> None:
         """Remove the domain's definition."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vgpumgr.cli.backend import Backend, JsonObject, Needs, open_backend
+from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.changes import PLAN, YES, confirm, show_plan
 from vgpumgr.cli.invocation import Invocation
@@ -102,7 +102,7 @@ def stop(invocation: Invocation, name: str, force: bool, plan: bool, yes: bool) 
     """Stop a VM: ask its guest to shut down, or pull the plug."""
     with open_backend(invocation, Needs.SERVICE) as backend:
         if plan:
-            return show_plan(invocation, _alone(backend, name, "stop-domain", "destroy" if force else "shut down"))
+            return show_plan(invocation, backend.plan_stop_vm(name, force))
         confirm(f"{'pull the plug of' if force else 'shut down'} VM {name}", yes)
         emit(invocation, backend.stop_vm(name, force), vm_details)
     return EXIT_OK
@@ -117,15 +117,8 @@ def undefine(invocation: Invocation, name: str, plan: bool, yes: bool) -> int:
     """Remove the definition of a stopped VM of ours. Disks stay."""
     with open_backend(invocation, Needs.SERVICE) as backend:
         if plan:
-            return show_plan(invocation, _alone(backend, name, "undefine-domain", "undefine"))
+            return show_plan(invocation, backend.plan_undefine_vm(name))
         confirm(f"remove the definition of VM {name}", yes)
         backend.undefine_vm(name)
     emit(invocation, {"name": name, "undefined": True}, lambda data, _: f"{data['name']}: undefined")
     return EXIT_OK
-
-
-def _alone(backend: Backend, name: str, kind: str, verb: str) -> JsonObject:
-    """The plan of one call to libvirt on a domain that is there."""
-    describe = f"{verb} VM {name} in libvirt (now: {backend.vm(name)['state']})"
-    step = {"kind": kind, "address": None, "path": None, "value": None, "describe": describe}
-    return {"kind": kind, "subject": name, "steps": [step], "refusal": None, "warnings": []}
