@@ -285,3 +285,16 @@ def test_the_subsystem_tells_boards_with_one_id_apart(tree: HostTree) -> None:
 def test_a_plain_config_is_healthy(tree: HostTree) -> None:
     tree.function(PF, "030200", "10de:2235", config=PLAIN_CONFIG)
     assert gpu(tree, PF).to_json()["health"] == {"status": "ok", "reasons": []}
+
+
+def test_a_driver_that_said_it_cannot_enable_vfs_is_shown_so() -> None:
+    from vgpumgr.allocations.look import look as whole_look
+    from vgpumgr.kernel.simulated import open_simulation
+
+    kernel = open_simulation("amd-mi210")
+    address = next(gpu.address for gpu in whole_look(kernel).gpus if gpu.sriov is not None)
+    with pytest.raises(FileNotFoundError):
+        kernel.write(f"/sys/bus/pci/devices/{address}/sriov_numvfs", "1")
+    (gpu,) = (item for item in whole_look(kernel).gpus if item.address == address)
+    assert gpu.sriov is not None
+    assert gpu.sriov.driver_ready is False

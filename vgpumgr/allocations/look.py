@@ -44,8 +44,10 @@ def look(
     inventory = take_inventory(kernel)
     if not inventory.gpus:
         return inventory
+    from vgpumgr.inventory.kernel_log import with_own_log
     from vgpumgr.vgpu.observe import observe_vgpus
 
+    inventory = with_own_log(kernel, inventory)
     inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml)
     gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus)

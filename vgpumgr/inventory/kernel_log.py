@@ -6,12 +6,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vgpumgr import address
+from vgpumgr.kernel.port import Kernel, read_text
 from vgpumgr.model.host import Gpu, HostInventory
 
 _REFUSALS = (
     "driver does not support SR-IOV configuration via sysfs",
     "no driver bound to device; cannot configure SR-IOV",
 )
+
+
+KERNEL_LOG = "/dev/kmsg"
+
+
+def with_own_log(kernel: Kernel, inventory: HostInventory) -> HostInventory:
+    """The same with the kernel's own log, where a GPU could have VFs and has none. Unreadable tells nothing."""
+    if not any(gpu.sriov is not None and gpu.sriov.total_vfs and not gpu.sriov.num_vfs for gpu in inventory.gpus):
+        return inventory
+    text = read_text(kernel, KERNEL_LOG)
+    return with_kernel_log(inventory, text.splitlines()) if text else inventory
 
 
 def with_kernel_log(inventory: HostInventory, lines: Iterable[str]) -> HostInventory:

@@ -46,9 +46,13 @@ def read_file(path: str, flags: int = 0) -> bytes:
 
 def _rest(descriptor: int, have: int) -> bytes:
     chunks = []
-    while have < READ_LIMIT and (chunk := os.read(descriptor, min(65536, READ_LIMIT - have))):
-        chunks.append(chunk)
-        have += len(chunk)
+    try:
+        while have < READ_LIMIT and (chunk := os.read(descriptor, min(65536, READ_LIMIT - have))):
+            chunks.append(chunk)
+            have += len(chunk)
+    except BlockingIOError:
+        # /dev/kmsg would wait for the next message: what there is has been read.
+        return b"".join(chunks)
     return b"".join(chunks)
 
 

@@ -25,6 +25,7 @@ _MDEV_CREATE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/mdev_supported_types/(
 _MDEV_FILE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/([0-9a-f-]{{36}})/(?:nvidia/)?(remove|vgpu_params)")
 _TYPED_VF = re.compile(rf"/sys/devices/.*/({_ADDRESS})/nvidia/(current_vgpu_type|vgpu_params)")
 _NVIDIA = "/proc/driver/nvidia/gpus"
+_LOG = "/dev/kmsg"
 
 
 class _Events:
@@ -66,6 +67,11 @@ class Machine:
         """Tell every subscriber."""
         for subscriber in self.subscribers:
             subscriber.queue.put(KernelEvent(action, subsystem, name, properties))
+
+    def log(self, message: str) -> None:
+        """The kernel says something in its log."""
+        before = self.tree.read(_LOG) if self.tree.exists(_LOG) else b""
+        self.tree.put(_LOG, File(before + f"6,{len(before)},0,-;{message}\n".encode()))
 
     def on_bound(self, function: SimFunction) -> None:
         """A driver took a function: vGPU drivers put their files there, NVIDIA's numbers its GPU."""
