@@ -25,7 +25,6 @@ _MDEV_CREATE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/mdev_supported_types/(
 _MDEV_FILE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/([0-9a-f-]{{36}})/(?:nvidia/)?(remove|vgpu_params)")
 _TYPED_VF = re.compile(rf"/sys/devices/.*/({_ADDRESS})/nvidia/(current_vgpu_type|vgpu_params)")
 _NVIDIA = "/proc/driver/nvidia/gpus"
-_LOG = "/dev/kmsg"
 
 
 class _Events:
@@ -55,6 +54,7 @@ class Machine:
         """Cards that can be sliced, by their physical function."""
         self.messages: list[str] = []
         """What the kernel logged, oldest first."""
+        tree.put("/dev/kmsg", File(self._log))
         self.subscribers: list[_Events] = []
         self._vfio = 0
 
@@ -68,10 +68,9 @@ class Machine:
         for subscriber in self.subscribers:
             subscriber.queue.put(KernelEvent(action, subsystem, name, properties))
 
-    def log(self, message: str) -> None:
-        """The kernel says something in its log."""
-        before = self.tree.read(_LOG) if self.tree.exists(_LOG) else b""
-        self.tree.put(_LOG, File(before + f"6,{len(before)},0,-;{message}\n".encode()))
+    def _log(self) -> bytes:
+        """``/dev/kmsg``: all messages, in its form."""
+        return "".join(f"6,{number},0,-;{text}\n" for number, text in enumerate(self.messages)).encode()
 
     def on_bound(self, function: SimFunction) -> None:
         """A driver took a function: vGPU drivers put their files there, NVIDIA's numbers its GPU."""

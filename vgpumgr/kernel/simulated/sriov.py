@@ -57,8 +57,8 @@ def write_numvfs(machine: Machine, function: SimFunction, text: str) -> None:
     if function.driver is None or pci.VFIO_DRIVER.fullmatch(function.driver):
         fail(errno.ENOENT, path)
     if shape.refuses:
-        driver = function.driver
-        machine.log(f"{driver} {function.address}: driver does not support SR-IOV configuration via sysfs")
+        where = f"{function.driver} {function.address}"
+        machine.messages.append(f"{where}: driver does not support SR-IOV configuration via sysfs")
         fail(shape.refuses, path)
     if wanted and function.vfs:
         fail(errno.EBUSY, path)
