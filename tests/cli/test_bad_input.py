@@ -80,6 +80,23 @@ def test_a_recording_cannot_be_changed(vgpumgr: Vgpumgr, tree: Path) -> None:
     check_one_line(vgpumgr("--sysfs-root", tree, "gpu", "bind", "86:00.0"), 3, "recording", "--plan")
 
 
+def test_a_recording_has_no_allocations(vgpumgr: Vgpumgr, tree: Path) -> None:
+    check_one_line(vgpumgr("--sysfs-root", tree, "alloc", "create", "--vm", "a", "--plan"), 2, "--simulate")
+
+
+def test_a_domain_that_is_no_xml(vgpumgr: Vgpumgr, tree: Path, tmp_path: Path) -> None:
+    file = tmp_path / "vm.xml"
+    file.write_text("<domain>")
+    check_one_line(vgpumgr("--sysfs-root", tree, "domain", "check", file), 2)
+
+
+def test_a_domain_file_that_is_too_large_or_absent(vgpumgr: Vgpumgr, tree: Path, tmp_path: Path) -> None:
+    file = tmp_path / "vm.xml"
+    file.write_bytes(b" " * (1024 * 1024 + 1))
+    check_one_line(vgpumgr("--sysfs-root", tree, "domain", "check", file), 2, "1 MiB")
+    check_one_line(vgpumgr("--sysfs-root", tree, "domain", "check", tmp_path / "none.xml"), 2, "none.xml")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

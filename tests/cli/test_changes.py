@@ -46,6 +46,17 @@ def test_a_terminal_sees_each_step_once_as_it_ends(
     assert capsys.readouterr().err.splitlines() == [f"✓ {step['describe']}" for step in STEPS]
 
 
+class _Interrupted(_Backend):
+    def wait(self, operation_id: str, seconds: float) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+
+def test_an_impatient_person_is_told_that_the_operation_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(Invocation(), cast(Backend, _Interrupted()), operation("running", "started", "pending"))
+    assert "vgpumgr op show op-1" in capsys.readouterr().err
+
+
 def test_no_terminal_sees_the_outcome_only(capsys: pytest.CaptureFixture[str]) -> None:
     follow(operation("succeeded", "done", "done"))
     out, err = capsys.readouterr()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from vgpumgr.cli.slices import SliceBackend
-from vgpumgr.errors import PermissionDeniedError, UnavailableError
+from vgpumgr.errors import PermissionDeniedError, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from vgpumgr.cli.client import Client
@@ -195,6 +195,11 @@ def open_backend(invocation: Invocation, needs: Needs) -> AbstractContextManager
             return RemoteBackend(client)
         if needs is Needs.SERVICE and not (config.sysfs_root or config.simulate):
             raise _not_running(config.socket)
+    if needs is Needs.SERVICE and config.sysfs_root:
+        raise UsageError(
+            "a recorded host has no allocations, VMs and operations",
+            hint=f"play them through on a simulation of it: --simulate {config.sysfs_root}",
+        )
     from vgpumgr.cli.local import open_local
 
     return open_local(config, needs)

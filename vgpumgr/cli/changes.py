@@ -65,10 +65,14 @@ def follow(backend: Backend, operation: JsonObject) -> JsonObject:
     """Wait until an operation is final; on a terminal show each step as it ends."""
     watched = sys.stderr.isatty()
     shown = 0
-    while operation["state"] not in FINAL:
-        operation = backend.wait(operation["id"], POLL_SECONDS if watched else PATIENCE_SECONDS)
-        if watched:
-            shown = _show_finished(operation["steps"], shown)
+    try:
+        while operation["state"] not in FINAL:
+            operation = backend.wait(operation["id"], POLL_SECONDS if watched else PATIENCE_SECONDS)
+            if watched:
+                shown = _show_finished(operation["steps"], shown)
+    except KeyboardInterrupt:
+        note(f"operation {operation['id']} goes on without you; see: vgpumgr op show {operation['id']}")
+        raise
     if watched:
         _show_finished(operation["steps"], shown)
     return operation

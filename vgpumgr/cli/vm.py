@@ -103,7 +103,8 @@ def stop(invocation: Invocation, name: str, force: bool, plan: bool, yes: bool) 
     with open_backend(invocation, Needs.SERVICE) as backend:
         if plan:
             return show_plan(invocation, backend.plan_stop_vm(name, force))
-        confirm(f"{'pull the plug of' if force else 'shut down'} VM {name}", yes)
+        if force:
+            confirm(f"pull the plug of VM {name}", yes)
         emit(invocation, backend.stop_vm(name, force), vm_details)
     return EXIT_OK
 
