@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.vgpu_hosts import CARD, h100, nvidia
+from tests.unit.vgpu_hosts import CARD, flex, h100, nvidia
 from vgpumgr.assembly import open_service
 from vgpumgr.config import Config
 from vgpumgr.errors import RefusedError
@@ -31,7 +31,9 @@ class Host:
         if self.service is not None:
             self.service.close()
         description = self._folder / "host.yaml"
-        description.write_text(yaml.safe_dump({"functions": list(functions)}))
+        description.write_text(
+            yaml.safe_dump({"modules": {"vfio_pci": ["vfio-pci"]}, "functions": list(functions)})
+        )
         config = Config(
             state_dir=self._folder, runtime_dir=self._folder, simulate=str(description), host_id="the-host"
         )
@@ -154,3 +156,27 @@ def test_vgpus_of_an_allocation_go_with_it_only(host: Host) -> None:
         service.slices.delete(vgpu_id)
     assert caught.value.code == "vgpu-allocated"
     assert allocation_id in caught.value.hint
+
+
+def test_plain_vfs_go_to_vfio_again(host: Host) -> None:
+    card = flex() | {"native": ["i915"]}
+    service = host.boot(card)
+    done(service, service.slices.slice(CARD, 4))
+    assert [view.ours for view in service.slices.vgpus()] == [None] * 4
+    done(service, service.slices.create("vf-8086-56c0", 2))
+    service = host.boot(card)
+    assert [view.ours for view in service.slices.vgpus()] == [True, True, None, None]
+    functions = {item.address: item.driver for item in service.inventory().functions}
+    drivers = [functions[view.vgpu.id] for view in service.slices.vgpus()]
+    assert drivers == ["vfio-pci", "vfio-pci", None, None]
+    assert service.profiles()[0].creatable == 2
+
+
+def test_a_card_promised_as_a_whole_is_not_cut(host: Host) -> None:
+    service = host.boot(nvidia("mdev-vf"))
+    allocation = service.allocate(AllocationRequest(vm="trainer", gpu=CARD))
+    assert allocation.operation_id is not None
+    service.wait(allocation.operation_id, None)
+    with pytest.raises(RefusedError) as caught:
+        service.slices.slice(CARD)
+    assert caught.value.code == "reserved"

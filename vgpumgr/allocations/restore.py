@@ -19,7 +19,7 @@ from vgpumgr.errors import Reason
 from vgpumgr.model.host import Gpu, HostInventory
 from vgpumgr.model.operation import Operation
 from vgpumgr.model.records import OPERATOR, CardSetup, VgpuRecord
-from vgpumgr.model.vgpu import Profile
+from vgpumgr.model.vgpu import Backend, Profile
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.vgpu.changes import plan_create
 from vgpumgr.vgpu.mode_steps import nvml_of
@@ -108,7 +108,7 @@ def plan_restore_vgpu(desk: Desk, look: Look, record: VgpuRecord) -> Plan:
     found = _same_card(inventory, record.gpu, record.fingerprint)
     if isinstance(found, Refusal):
         return Plan(VGPU, record.id, refusal=found)
-    if any(_is_same(record, vgpu.id, vgpu.profile_id) for vgpu in found.vgpu.instances):
+    if _lives(inventory, found, record):
         return Plan(VGPU, record.id)
     profile = _profile_of(found, record)
     params = str(record.params.get("vgpu_params", ""))
@@ -123,8 +123,14 @@ def plan_restore_vgpu(desk: Desk, look: Look, record: VgpuRecord) -> Plan:
     return replace(plan, kind=VGPU, subject=record.id)
 
 
-def _is_same(record: VgpuRecord, vgpu_id: str, profile_id: str) -> bool:
-    return vgpu_id == record.id and _same_type(profile_id, record.profile_id)
+def _lives(inventory: HostInventory, gpu: Gpu, record: VgpuRecord) -> bool:
+    """True when the vGPU is there as it was made. A plain VF must be on VFIO besides: there it was put."""
+    there = any(
+        vgpu.id == record.id and _same_type(vgpu.profile_id, record.profile_id) for vgpu in gpu.vgpu.instances
+    )
+    if not there or gpu.vgpu.backend is not Backend.SRIOV:
+        return there
+    return any(function.address == record.id and function.vfio for function in inventory.functions)
 
 
 def _same_type(one: str, other: str) -> bool:

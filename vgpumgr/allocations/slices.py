@@ -16,7 +16,7 @@ from vgpumgr.model.allocation import AllocatedDevice, DeviceKind
 from vgpumgr.model.host import Gpu, HostInventory
 from vgpumgr.model.operation import Operation
 from vgpumgr.model.records import OPERATOR, VgpuRecord
-from vgpumgr.model.vgpu import CardModes, Vgpu, VgpuView
+from vgpumgr.model.vgpu import Backend, CardModes, Vgpu, VgpuView
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.vgpu.card_modes import card_modes
 from vgpumgr.vgpu.changes import plan_create, plan_delete
@@ -50,11 +50,15 @@ class Slices:
         records = self._records()
         known = {record.id: record for record in records or ()}
         views, live = [], set()
+        given = {function.address for function in inventory.functions if function.vfio}
         for card in inventory.gpus:
+            plain = card.vgpu.backend is Backend.SRIOV
             for vgpu in card.vgpu.instances:
                 live.add(vgpu.id)
                 record = known.get(vgpu.id)
-                ours = record is not None if records is not None else None
+                # A plain VF that is not on VFIO was given to nobody: it is neither ours nor foreign.
+                nobodys = plain and record is None and vgpu.id not in given
+                ours = record is not None if records is not None and not nobodys else None
                 views.append(VgpuView(vgpu, card.address, ours, record.allocation_id if record else None))
         views += [_gone(record) for record in records or () if record.id not in live]
         return [view for view in views if wanted in (None, view.gpu)]

@@ -130,7 +130,8 @@ class ProfileOffer:
 
 @dataclass(frozen=True, slots=True)
 class VgpuView:
-    """A vGPU as users see it: where it is, and whose. ``ours`` is ``None`` where the store was not asked.
+    """A vGPU as users see it: where it is, and whose. ``ours`` is ``None`` where the store was not asked, and for
+    a plain VF that nobody has.
 
     ``live`` is false for one of ours that is not on the host (a reboot or a driver reload took it).
     """

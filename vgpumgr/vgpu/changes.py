@@ -16,6 +16,7 @@ from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.backends import backend_of
 from vgpumgr.vgpu.cards import Card
 from vgpumgr.vgpu.files import read_mdevs
+from vgpumgr.vgpu.guards import not_to_be_cut
 from vgpumgr.vgpu.mdev_steps import CreateMdev
 from vgpumgr.vgpu.names import same_profile
 from vgpumgr.vgpu.nvml_port import NvmlPort
@@ -48,6 +49,9 @@ def plan_create(
     The card is read anew. ``pending`` (profile id → count) is what others were promised on it; each order
     counts as promised for the next, so that a conflict between them is found here and not halfway.
     """
+    spoken_for = not_to_be_cut(gpu)
+    if spoken_for is not None:
+        return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=spoken_for))
     card = _look(kernel, inventory, gpu)
     if card is None:
         return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=_not_sliceable(gpu)))

@@ -9,6 +9,7 @@ from vgpumgr.errors import Reason
 from vgpumgr.model.host import Gpu
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
+from vgpumgr.vgpu.guards import not_to_be_cut
 from vgpumgr.vgpu.mode_steps import (
     CreateGpuInstance,
     DestroyGpuInstance,
@@ -40,7 +41,7 @@ def plan_modes(nvml: NvmlPort, gpu: Gpu, wanted: Modes) -> Plan:
     MIG mode goes first, then its instances: they are what vGPUs are made on later.
     """
     card = nvml.card(gpu.address)
-    refusal = _unknown(gpu, nvml) if card is None else _refusal(gpu, card, wanted)
+    refusal = _unknown(gpu, nvml) if card is None else not_to_be_cut(gpu) or _refusal(gpu, card, wanted)
     if card is None or refusal is not None:
         return Plan("mode", gpu.address, refusal=refusal)
     steps: list[Step] = []

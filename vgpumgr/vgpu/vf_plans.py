@@ -14,6 +14,7 @@ from vgpumgr.plans.checks import CheckIdle
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.cards import cannot_enable
+from vgpumgr.vgpu.guards import not_to_be_cut
 from vgpumgr.vgpu.sriov_steps import SetAutoprobe, SetVfCount
 from vgpumgr.vgpu.vf_shares import VfShare, share_steps, shares_supported
 
@@ -37,7 +38,7 @@ def plan_slice(
     wanted = total if count is None else count
     if wanted == now and total and not share:
         return Plan("slice", gpu.address)
-    refusal = _refusal(kernel, gpu, wanted, share)
+    refusal = not_to_be_cut(gpu) or _refusal(kernel, gpu, wanted, share)
     refusal = refusal or _claimed_vfs(gpu, claimed)
     if refusal is not None:
         return Plan("slice", gpu.address, refusal=refusal)
