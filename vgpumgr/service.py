@@ -11,13 +11,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from vgpumgr.address import canonical
-from vgpumgr.allocations.look import NO_PROMISES, Promises, look, owners_unknown
-from vgpumgr.errors import ConflictError, NotFoundError, UnavailableError
+from vgpumgr.allocations.look import NO_PROMISES, Promises, look
+from vgpumgr.errors import ConflictError, UnavailableError
 from vgpumgr.kernel.port import Kernel
-from vgpumgr.model.host import Gpu, HostInventory, IommuGroup
+from vgpumgr.model.host import HostInventory
+from vgpumgr.reading import Reading, find_gpu
 
 if TYPE_CHECKING:
     from vgpumgr.allocations.desk import Desk
@@ -26,11 +27,9 @@ if TYPE_CHECKING:
     from vgpumgr.allocations.slices import Slices
     from vgpumgr.hypervisor.port import Hypervisor
     from vgpumgr.model.allocation import Allocation, AllocationRequest, Placement
-    from vgpumgr.model.doctor import Diagnosis
-    from vgpumgr.model.domain import CheckResult, DomainInfo, GuestShape
+    from vgpumgr.model.domain import DomainInfo, GuestShape
     from vgpumgr.model.operation import Operation
     from vgpumgr.model.page import Page
-    from vgpumgr.model.vgpu import ProfileOffer
     from vgpumgr.plans.plan import Plan
     from vgpumgr.store.idempotency import IdempotencyKeys
     from vgpumgr.vgpu.nvml_port import NvmlPort
@@ -40,8 +39,8 @@ log = logging.getLogger(__name__)
 DEFAULT_TEMPLATE = "linux-compute"
 
 
-class Service:
-    """All use-cases of one host."""
+class Service(Reading):
+    """All use-cases of one host: those of :class:`Reading`, and those that change something."""
 
     def __init__(
         self,
@@ -51,79 +50,21 @@ class Service:
         hypervisor: Hypervisor | None = None,
         template_dir: Path | None = None,
     ) -> None:
-        self.kernel = kernel
+        super().__init__(kernel)
         self._desk = desk
         self._hypervisor = hypervisor
         self._template_dir = template_dir
         self._waiting_for: list[str] = ["the service to start"] if desk is not None else []
 
-    # -- see ------------------------------------------------------------------------------------------
-    def inventory(self) -> HostInventory:
-        """The whole host: functions, groups, GPUs with vGPUs, claims of ours and owners from libvirt."""
-        try:
-            owners = self._owners()
-        except UnavailableError as error:
-            return owners_unknown(look(self.kernel, self._promises(), nvml=self._nvml), error.message)
-        return look(self.kernel, self._promises(), owners, self._nvml)
-
+    # -- what Reading asks ------------------------------------------------------------------------------
     def _promises(self) -> Promises:
         return self._desk.promises() if self._desk is not None else NO_PROMISES
 
     def _owners(self) -> Mapping[str, str] | None:
         return self._hypervisor.owners() if self._hypervisor is not None else None
 
-    def gpu(self, address: str) -> Gpu:
-        """One GPU by address, any spelling; a companion or VF names its GPU. NotFoundError ``gpu-unknown``."""
-        return find_gpu(self.inventory(), address)
-
-    def group(self, group_id: int) -> IommuGroup:
-        """One IOMMU group. NotFoundError ``group-unknown``."""
-        for group in self.inventory().groups:
-            if group.id == group_id:
-                return group
-        raise NotFoundError(
-            f"there is no IOMMU group {group_id}", hint="'vgpumgr group list' shows them", code="group-unknown"
-        )
-
-    def doctor(self) -> Diagnosis:
-        """Per GPU, what stands between it and a VM, and the remedy."""
-        from vgpumgr.inventory.doctor import diagnose
-
-        return diagnose(self.kernel, self.inventory())
-
-    def profiles(self, gpu: str | None = None) -> Sequence[ProfileOffer]:
-        """Every profile on this host (or on one GPU) with how many more of it fit, in all and per GPU."""
-        from vgpumgr.vgpu.offers import offers
-
-        inventory = self.inventory()
-        return offers([find_gpu(inventory, gpu)] if gpu else inventory.gpus)
-
-    def candidates(self, request: AllocationRequest) -> Placement:
-        """Ways to satisfy a request, best first, and why other GPUs do not."""
-        from vgpumgr.placement import place
-
-        return place(self.inventory(), request)
-
-    def check_domain(self, xml: bytes) -> CheckResult:
-        """Preflight of any domain XML against this host."""
-        from vgpumgr.domain.document import parse_domain
-        from vgpumgr.domain.preflight import check
-        from vgpumgr.domain.schema import schema_errors
-
-        root = parse_domain(xml)
-        try:
-            owners = self._owners()
-            libvirt = self._hypervisor.capabilities().version if self._hypervisor is not None else None
-        except UnavailableError:
-            owners, libvirt = None, None
-        return check(root, self.inventory(), owners, libvirt=libvirt, schema=schema_errors(root))
-
-    def snapshot(self, out: IO[bytes]) -> None:
-        """Write a tar that ``--sysfs-root`` reads again; serial numbers and MAC addresses left out."""
-        from vgpumgr.inventory.snapshot import write_snapshot
-        from vgpumgr.vgpu.observe import observe_vgpus
-
-        write_snapshot(self.kernel, out, observers=(observe_vgpus,))
+    def _libvirt_version(self) -> tuple[int, int, int] | None:
+        return self._hypervisor.capabilities().version if self._hypervisor is not None else None
 
     # -- bind -----------------------------------------------------------------------------------------
     def plan_bind(
@@ -430,18 +371,6 @@ def default_shape() -> GuestShape:
     from vgpumgr.model.domain import GuestShape
 
     return GuestShape()
-
-
-def find_gpu(inventory: HostInventory, address: str) -> Gpu:
-    """The GPU that an address names: its own, a companion's or a VF's. NotFoundError ``gpu-unknown``."""
-    wanted = canonical(address)
-    for gpu in inventory.gpus:
-        vfs = gpu.sriov.vfs if gpu.sriov is not None else ()
-        if wanted == gpu.address or wanted in vfs or wanted in (item.address for item in gpu.companions):
-            return gpu
-    known = any(function.address == wanted for function in inventory.functions)
-    what = f"{wanted} is no GPU" if known else f"there is no PCI function {wanted} on this host"
-    raise NotFoundError(what, hint="'vgpumgr gpu list' shows the GPUs", code="gpu-unknown")
 
 
 def no_candidate(request: AllocationRequest, placement: Placement) -> Plan:

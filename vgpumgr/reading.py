@@ -1,0 +1,120 @@
+"""Looking at a host: the use-cases that change nothing and need no more than a kernel.
+
+What else is known of the host (promises of the store, owners from libvirt, NVIDIA's driver) comes in through a few
+hooks that :class:`~vgpumgr.service.Service` fills. Heavy parts are imported where they are used, so that a command
+that only reads starts fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING
+
+from vgpumgr.address import canonical
+from vgpumgr.allocations.look import NO_PROMISES, Promises, look, owners_unknown
+from vgpumgr.errors import NotFoundError, UnavailableError
+from vgpumgr.kernel.port import Kernel
+from vgpumgr.model.host import Gpu, HostInventory, IommuGroup
+
+if TYPE_CHECKING:
+    from vgpumgr.model.allocation import AllocationRequest, Placement
+    from vgpumgr.model.doctor import Diagnosis
+    from vgpumgr.model.domain import CheckResult
+    from vgpumgr.model.vgpu import ProfileOffer
+    from vgpumgr.vgpu.nvml_port import NvmlPort
+
+
+class Reading:
+    """The use-cases of one host that only read."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    def inventory(self) -> HostInventory:
+        """The whole host: functions, groups, GPUs with vGPUs, claims of ours and owners from libvirt."""
+        try:
+            owners = self._owners()
+        except UnavailableError as error:
+            return owners_unknown(look(self.kernel, self._promises(), nvml=self._nvml), error.message)
+        return look(self.kernel, self._promises(), owners, self._nvml)
+
+    def _promises(self) -> Promises:
+        """What the store has promised; nothing where no store is open."""
+        return NO_PROMISES
+
+    def _owners(self) -> Mapping[str, str] | None:
+        """Which VM has which device; ``None`` where nobody asks libvirt. Raises UnavailableError."""
+        return None
+
+    def _libvirt_version(self) -> tuple[int, int, int] | None:
+        """The libvirt that domains are for; ``None`` where nobody asks it."""
+        return None
+
+    @property
+    def _nvml(self) -> NvmlPort | None:
+        """NVIDIA's driver, where somebody asks it."""
+        return None
+
+    def gpu(self, address: str) -> Gpu:
+        """One GPU by address, any spelling; a companion or VF names its GPU. NotFoundError ``gpu-unknown``."""
+        return find_gpu(self.inventory(), address)
+
+    def group(self, group_id: int) -> IommuGroup:
+        """One IOMMU group. NotFoundError ``group-unknown``."""
+        for group in self.inventory().groups:
+            if group.id == group_id:
+                return group
+        raise NotFoundError(
+            f"there is no IOMMU group {group_id}", hint="'vgpumgr group list' shows them", code="group-unknown"
+        )
+
+    def doctor(self) -> Diagnosis:
+        """Per GPU, what stands between it and a VM, and the remedy."""
+        from vgpumgr.inventory.doctor import diagnose
+
+        return diagnose(self.kernel, self.inventory())
+
+    def profiles(self, gpu: str | None = None) -> Sequence[ProfileOffer]:
+        """Every profile on this host (or on one GPU) with how many more of it fit, in all and per GPU."""
+        from vgpumgr.vgpu.offers import offers
+
+        inventory = self.inventory()
+        return offers([find_gpu(inventory, gpu)] if gpu else inventory.gpus)
+
+    def candidates(self, request: AllocationRequest) -> Placement:
+        """Ways to satisfy a request, best first, and why other GPUs do not."""
+        from vgpumgr.placement import place
+
+        return place(self.inventory(), request)
+
+    def check_domain(self, xml: bytes) -> CheckResult:
+        """Preflight of any domain XML against this host."""
+        from vgpumgr.domain.document import parse_domain
+        from vgpumgr.domain.preflight import check
+        from vgpumgr.domain.schema import schema_errors
+
+        root = parse_domain(xml)
+        try:
+            owners, libvirt = self._owners(), self._libvirt_version()
+        except UnavailableError:
+            owners, libvirt = None, None
+        return check(root, self.inventory(), owners, libvirt=libvirt, schema=schema_errors(root))
+
+    def snapshot(self, out: IO[bytes]) -> None:
+        """Write a tar that ``--sysfs-root`` reads again; serial numbers and MAC addresses left out."""
+        from vgpumgr.inventory.snapshot import write_snapshot
+        from vgpumgr.vgpu.observe import observe_vgpus
+
+        write_snapshot(self.kernel, out, observers=(observe_vgpus,))
+
+
+def find_gpu(inventory: HostInventory, address: str) -> Gpu:
+    """The GPU that an address names: its own, a companion's or a VF's. NotFoundError ``gpu-unknown``."""
+    wanted = canonical(address)
+    for gpu in inventory.gpus:
+        vfs = gpu.sriov.vfs if gpu.sriov is not None else ()
+        if wanted == gpu.address or wanted in vfs or wanted in (item.address for item in gpu.companions):
+            return gpu
+    known = any(function.address == wanted for function in inventory.functions)
+    what = f"{wanted} is no GPU" if known else f"there is no PCI function {wanted} on this host"
+    raise NotFoundError(what, hint="'vgpumgr gpu list' shows the GPUs", code="gpu-unknown")
