@@ -108,3 +108,14 @@ def test_a_vgpu_in_use_keeps_its_allocation(service: Service) -> None:
     assert failed.error is not None
     assert failed.error["code"] == "vgpu-in-use"
     assert len(service.gpu(CARD).vgpu.instances) == 1
+
+
+def test_what_a_driver_reload_took_stays_promised(service: Service) -> None:
+    allocate(service, "desk-1", count=2)
+    assert isinstance(service.kernel, SimulatedKernel)
+    service.kernel.reload_driver(CARD)
+    service.kernel.write(f"/sys/bus/pci/devices/{CARD}/sriov_numvfs", "32")
+    assert service.gpu(CARD).vgpu.instances == ()
+    assert more_of(service, "NVIDIA A40-8Q") == 4
+    assert all(operation.state == "succeeded" for operation in service.restore_slices())
+    assert len(service.gpu(CARD).vgpu.instances) == 2

@@ -33,7 +33,12 @@ class Desk:
         """What the store has promised to allocations (all ``but_for`` one), for the inventory to show."""
         gpus: dict[str, str] = {}
         pending: dict[str, dict[str, int]] = {}
-        made = {record.allocation_id for record in self.store.vgpus.all()}
+        records = self.store.vgpus.all()
+        made = {record.allocation_id for record in records}
+        vgpus: dict[str, dict[str, str]] = {}
+        for record in records:
+            if but_for is None or record.allocation_id != but_for:
+                vgpus.setdefault(record.gpu, {})[record.id] = record.profile_id
         for claim in self.store.allocations.claims():
             if claim.allocation_id == but_for:
                 continue
@@ -42,7 +47,7 @@ class Desk:
             elif claim.allocation_id not in made:
                 counts = pending.setdefault(claim.gpu, {})
                 counts[claim.profile_id] = counts.get(claim.profile_id, 0) + 1
-        return Promises(gpus, pending, self.store.quarantine.all())
+        return Promises(gpus, pending, self.store.quarantine.all(), vgpus)
 
     # -- operations -----------------------------------------------------------------------------------
     def submit(self, kind: str, subject: str, plan: Callable[[], Plan]) -> Operation:

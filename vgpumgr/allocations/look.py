@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Promises:
     """What the store says: whole GPUs with a claim (address → allocation id), vGPUs claimed but not yet made
-    (GPU → profile id → count), and GPUs in quarantine (address → why).
+    (GPU → profile id → count), our vGPUs (GPU → vGPU id → profile id), and GPUs in quarantine (address → why).
     """
 
     gpus: Mapping[str, str] = field(default_factory=dict)
     pending_vgpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     quarantined: Mapping[str, str] = field(default_factory=dict)
+    vgpus: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 NO_PROMISES = Promises()
@@ -48,7 +49,7 @@ def look(
     from vgpumgr.vgpu.observe import observe_vgpus
 
     inventory = with_own_log(kernel, inventory)
-    inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml)
+    inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml, promises.vgpus)
     gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
     return replace(inventory, gpus=gpus)
 

@@ -35,7 +35,7 @@ class Slicing:
         self, inventory: HostInventory, devices: Sequence[AllocatedDevice], owner: str, params: str = ""
     ) -> Plan:
         """The plan that makes these vGPUs and remembers each as ``owner``'s, or the refusal: all or nothing."""
-        pending = self._desk.promises(owner).pending_vgpus
+        promises = self._desk.promises(owner)
         plans = []
         for address, mine in groupby(devices, key=lambda device: device.gpu):
             gpu = next((item for item in inventory.gpus if item.address == address), None)
@@ -47,7 +47,8 @@ class Slicing:
                 gpu,
                 _orders(list(mine), params),
                 room=Room(),
-                pending=pending.get(address),
+                pending=promises.pending_vgpus.get(address),
+                remembered=promises.vgpus.get(address),
                 nvml=nvml_of(self._desk.context),
             )
             plans.append(remembered(planned, gpu, owner, params))

@@ -20,7 +20,7 @@ from vgpumgr.vgpu.guards import not_to_be_cut
 from vgpumgr.vgpu.mdev_steps import CreateMdev
 from vgpumgr.vgpu.names import same_profile
 from vgpumgr.vgpu.nvml_port import NvmlPort
-from vgpumgr.vgpu.observe import NVIDIA, read_card
+from vgpumgr.vgpu.observe import NVIDIA, missing, read_card
 from vgpumgr.vgpu.port import Making, Order, Room
 from vgpumgr.vgpu.profiles import state_of
 from vgpumgr.vgpu.vendor_steps import SetVgpuType
@@ -43,11 +43,13 @@ def plan_create(
     room: Room | None = None,
     pending: Mapping[str, int] | None = None,
     nvml: NvmlPort | None = None,
+    remembered: Mapping[str, str] | None = None,
 ) -> VgpuPlan:
     """The plan that makes every vGPU ordered on one card, or the refusal. All or nothing.
 
-    The card is read anew. ``pending`` (profile id → count) is what others were promised on it; each order
-    counts as promised for the next, so that a conflict between them is found here and not halfway.
+    The card is read anew. ``pending`` (profile id → count) is what others were promised on it, and so is what is
+    ``remembered`` (vGPU id → profile id) and not there; each order counts as promised for the next, so that a
+    conflict between them is found here and not halfway.
     """
     spoken_for = not_to_be_cut(gpu)
     if spoken_for is not None:
@@ -57,6 +59,7 @@ def plan_create(
         return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=_not_sliceable(gpu)))
     room = room or Room()
     promised = [profile_id for profile_id, count in (pending or {}).items() for _ in range(count)]
+    promised += missing(remembered or {}, card)
     told = nvml.card(gpu.address) if nvml is not None and gpu.function.vendor_id == NVIDIA else None
     makings: list[Making] = []
     for order in orders:

@@ -31,13 +31,22 @@ Pending = Mapping[str, Mapping[str, int]]
 """vGPUs promised to allocations and not made yet: GPU → profile id → count."""
 
 
+Remembered = Mapping[str, Mapping[str, str]]
+"""vGPUs of ours: GPU → vGPU id → profile id. Those that the host has lost are promised, until they are back."""
+
+
 def observe_vgpus(
-    kernel: Kernel, inventory: HostInventory, pending: Pending | None = None, nvml: NvmlPort | None = None
+    kernel: Kernel,
+    inventory: HostInventory,
+    pending: Pending | None = None,
+    nvml: NvmlPort | None = None,
+    remembered: Remembered | None = None,
 ) -> HostInventory:
     """The same inventory with vGPUs: backend, profiles, how many more of each fit, and the vGPUs in being.
 
     Read-only, and never raises for odd files: they become warnings. ``Vgpu.owner`` is what the driver says
-    (``vm_name``); libvirt may know better. What ``pending`` promises is no longer counted as creatable.
+    (``vm_name``); libvirt may know better. What ``pending`` promises, and what is
+    ``remembered`` and not there, is no longer counted as creatable.
     ``nvml`` adds what only NVIDIA's driver knows: modes, MIG, types that no list names.
     """
     reader = Reader(kernel)
@@ -53,7 +62,8 @@ def observe_vgpus(
         if card is None:
             state = _without_backend(reader, gpu)
         else:
-            state = state_of(card, promised.get(gpu.address, ()), told)
+            lost = missing((remembered or {}).get(gpu.address, {}), card)
+            state = state_of(card, [*promised.get(gpu.address, ()), *lost], told)
         if nvml is not None and told is not None:
             state = replace(state, modes=card_modes(gpu.address, nvml.label, told))
         return replace(gpu, vgpu=state)
@@ -64,6 +74,12 @@ def observe_vgpus(
 
 def _each(counts: Mapping[str, int]) -> list[str]:
     return [profile_id for profile_id, count in counts.items() for _ in range(count)]
+
+
+def missing(remembered: Mapping[str, str], card: Card) -> list[str]:
+    """The profile ids of vGPUs of ours that are not on the card."""
+    live = {instance.id for instance in card.instances}
+    return [profile_id for vgpu, profile_id in remembered.items() if vgpu not in live]
 
 
 def read_card(reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], functions: Functions) -> Card | None:

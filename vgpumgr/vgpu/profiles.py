@@ -59,10 +59,7 @@ def _card_state(
         Resident(known[instance.profile_id].shape, gpu_instance=instance.gpu_instance) for instance in instances
     ]
     mode = _size_mode(card, known, residents, nvml)
-    promised = [
-        Resident(known[wanted].shape if wanted in known else Shape(wanted, wanted), reserved=True)
-        for wanted in reserved
-    ]
+    promised = [Resident(_promised_shape(wanted, known), reserved=True) for wanted in reserved]
     return CardState(
         address=card.address,
         mode=mode,
@@ -71,6 +68,13 @@ def _card_state(
         framebuffer_mib=_framebuffer(mode, known, residents),
         mig=mig_state(nvml, known),
     )
+
+
+def _promised_shape(wanted: str, known: Mapping[str, Known]) -> Shape:
+    """A promise may have been written down through the other of NVIDIA's interfaces; the numbers are the same."""
+    number = type_number(wanted)
+    same = (item.shape for item in known.values() if number is not None and type_number(item.shape.id) == number)
+    return known[wanted].shape if wanted in known else next(same, Shape(wanted, wanted))
 
 
 def _size_mode(
