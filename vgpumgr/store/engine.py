@@ -104,7 +104,7 @@ def store_errors() -> Iterator[None]:
 
 
 def _translated(error: DBAPIError) -> UnavailableError:
-    text = str(error.orig)
+    text = " ".join(str(error.orig).split())
     for part, code, hint in _HINTS:
         if part in text.lower():
             return UnavailableError(f"the database failed: {text}", hint=hint, code=code)
