@@ -11,7 +11,7 @@ import click
 from vgpumgr.cli.alloc import allocation_table
 from vgpumgr.cli.changes import FINAL
 from vgpumgr.cli.client import Client
-from vgpumgr.cli.demo_service import DemoService
+from vgpumgr.cli.demo_service import DemoService, program_name
 from vgpumgr.cli.gpu import gpu_table
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.op import STEP_COLUMNS
@@ -141,7 +141,7 @@ class Journey:
         self._show("allocations: none left; operations: all succeeded")
         self._say(
             "\nAll is as it should be. To go on: 'make serve' leaves such a service running and prints the\n"
-            "address of its API documentation; 'vgpumgr gpu list' looks at this machine; docs/index.md has more."
+            f"address of its API documentation; '{program_name()} gpu list' looks at this machine."
         )
 
     def _host(self) -> JsonObject:

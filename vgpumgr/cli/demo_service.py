@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -143,9 +144,14 @@ def free_port(wanted: int) -> int:
     raise UsageError("no free port on 127.0.0.1", hint="choose one: --port 8901", code="port-in-use")
 
 
+def program_name() -> str:
+    """How this program is called here: by name where it is on the path, else by its place in the environment."""
+    return "vgpumgr" if shutil.which("vgpumgr") else os.path.relpath(Path(sys.executable).with_name("vgpumgr"))
+
+
 def stay(service: DemoService, listen: str) -> None:
     """Say where everything is, then wait for Ctrl-C or for the service to end."""
-    command = f"vgpumgr --socket {service.socket}"
+    command = f"{program_name()} --socket {service.socket}"
     click.echo(
         f"""The service runs on the simulated host {service.host}, with libvirt's test driver. Nothing is real.
 
