@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_NAME_LATER = re.compile(r"\s*(\d+)\s*:\s*(\S.*?)\s*")
-_NAME_FIRST = re.compile(r"\s*(\S.*?)\s*:\s*(\d+)\s*")
-_SIZE = re.compile(r"(\d{1,9})\s*(M|MB|MiB|G|GB|GiB)?")
+from vgpumgr.inventory.reader import clean
+
+_NAME_LATER = re.compile(r"\s*([0-9]{1,9})\s*:\s*(\S.{0,120}?)\s*")
+_NAME_FIRST = re.compile(r"\s*(\S.{0,120}?)\s*:\s*([0-9]{1,9})\s*")
+_SIZE = re.compile(r"([0-9]{1,9})\s*(M|MB|MiB|G|GB|GiB)?")
+_RESOLUTION = re.compile(r"[0-9]{1,6}x[0-9]{1,6}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ def parse_description(text: str) -> Description:
         max_instances=_count(values.get("max_instance")),
         heads=_count(values.get("num_heads")),
         frame_rate_limit=_count(values.get("frl_config")),
-        max_resolution=values.get("max_resolution") or values.get("resolution"),
+        max_resolution=_resolution(values.get("max_resolution") or values.get("resolution")),
     )
 
 
@@ -48,16 +51,20 @@ def parse_creatable(text: str) -> list[tuple[str, str]]:
     for line in text.splitlines():
         match = _NAME_LATER.fullmatch(line)
         if match is not None:
-            found.setdefault(match[1], match[2])
+            found.setdefault(match[1], clean(match[2]))
             continue
         match = _NAME_FIRST.fullmatch(line)
         if match is not None:
-            found.setdefault(match[2], match[1])
+            found.setdefault(match[2], clean(match[1]))
     return list(found.items())
 
 
 def _count(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _resolution(text: str | None) -> str | None:
+    return text if text and _RESOLUTION.fullmatch(text) else None
 
 
 def _mib(text: str | None) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from vgpumgr import address
-from vgpumgr.inventory.reader import Reader, whole
+from vgpumgr.inventory.reader import Reader, clean, whole
 from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES, read_text
 from vgpumgr.vgpu.descriptions import Description, parse_creatable, parse_description
 
@@ -64,6 +64,8 @@ def read_mdev_types(reader: Reader, parents: Iterable[str]) -> MdevTypes:
             continue
         offers: dict[str, int | None] = {}
         for type_id in ids:
+            if not _plain(reader, type_id, parent):
+                continue
             if type_id not in found.types:
                 found.types[type_id] = _read_type(reader, f"{base}/{type_id}", type_id, parent)
             offers[type_id] = _available(reader, f"{base}/{type_id}/available_instances", parent)
@@ -74,7 +76,15 @@ def read_mdev_types(reader: Reader, parents: Iterable[str]) -> MdevTypes:
 def _read_type(reader: Reader, base: str, type_id: str, parent: str) -> TypeFiles:
     name = reader.text(f"{base}/name", parent)
     description = reader.text(f"{base}/description", parent)
-    return TypeFiles(type_id, name or type_id, parse_description(description or ""))
+    return TypeFiles(type_id, clean(name) if name else type_id, parse_description(description or ""))
+
+
+def _plain(reader: Reader, name: str, subject: str) -> bool:
+    """True for a name as kernels give them; others are told and left out: they could not be spoken of."""
+    if name.isascii() and name.isprintable():
+        return True
+    reader.warn("name-malformed", f"{name!r} is no name that a kernel gives", subject)
+    return False
 
 
 def _available(reader: Reader, path: str, parent: str) -> int | None:
@@ -89,14 +99,14 @@ def read_mdevs(reader: Reader) -> dict[str, list[Mdev]]:
         base = f"{MDEV_DEVICES}/{uuid}"
         parts = (reader.link(base) or "").rstrip("/").split("/")
         parent = parts[-2] if len(parts) > 1 else ""
-        if not address.is_address(parent):
+        if not address.is_address(parent) or not _plain(reader, uuid, parent):
             continue
-        type_id = reader.link_name(f"{base}/mdev_type") or ""
+        type_id = clean(reader.link_name(f"{base}/mdev_type") or "")
         if not type_id:
             reader.warn("mdev-type-unknown", f"the type of vGPU {uuid} on {parent} cannot be read", uuid)
         group = whole(reader.link_name(f"{base}/iommu_group") or "")
-        vm_name = reader.text(f"{base}/nvidia/vm_name", uuid) or None
-        found.setdefault(parent, []).append(Mdev(uuid, parent, type_id, vm_name, group))
+        vm_name = clean(reader.text(f"{base}/nvidia/vm_name", uuid) or "")
+        found.setdefault(parent, []).append(Mdev(uuid, parent, type_id, vm_name or None, group))
     return found
 
 
@@ -108,13 +118,19 @@ def read_vendor_vfs(reader: Reader, vfs: Iterable[str]) -> list[VendorVf]:
         text = reader.text(f"{base}/creatable_vgpu_types", vf)
         if text is None and not reader.kernel.exists(f"{base}/current_vgpu_type"):
             continue
-        current = reader.text(f"{base}/current_vgpu_type", vf)
+        current = _current(reader, f"{base}/current_vgpu_type", vf)
         instance = None
-        if current not in (None, "", NO_TYPE):
+        if current not in (None, NO_TYPE):
             # Reading it is an error (ENXIO) while there is no vGPU, so it is asked only then.
             instance = whole(read_text(reader.kernel, f"{base}/gpu_instance_id") or "")
-        found.append(VendorVf(vf, tuple(parse_creatable(text or "")), current or None, instance))
+        found.append(VendorVf(vf, tuple(parse_creatable(text or "")), current, instance))
     return found
+
+
+def _current(reader: Reader, path: str, vf: str) -> str | None:
+    """The type a VF carries; nonsense is "cannot be read", so the VF is not taken for free."""
+    number = reader.integer(path, vf)
+    return str(number) if number is not None and number >= 0 else None
 
 
 def merged_names(vfs: Iterable[VendorVf]) -> Mapping[str, str]:

@@ -43,9 +43,10 @@ def _named(instance: Vgpu, listed: Mapping[str, Offer]) -> Vgpu:
     return replace(instance, profile=offer.name if offer else name_of_type(instance.profile_id))
 
 
-def _order(profile_id: str) -> tuple[str, list[int]]:
+def _order(profile_id: str) -> tuple[str, list[tuple[int, str]]]:
     """By driver, then by number as numbers: ``nvidia-63`` comes before ``nvidia-558``."""
-    return _NUMBERS.sub("#", profile_id), [int(number) for number in _NUMBERS.findall(profile_id)]
+    numbers = [number.lstrip("0") for number in _NUMBERS.findall(profile_id)]
+    return _NUMBERS.sub("#", profile_id), [(len(number), number) for number in numbers]
 
 
 def _card_state(
