@@ -16,53 +16,70 @@ HOME = "/opt/vgpumgr"
 _SOURCES = ("vgpumgr", "api/vgpumgr_api", "xml_templates", "systemd", "pyproject.toml", "README.md", "LICENSE")
 _GUESTS = Path(__file__).parent / "guests"
 
-_CHECK = """
-import sys
+_UNMET = """
 from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
-bad = []
 for line in requires("vgpumgr") or []:
     need = Requirement(line)
     if need.marker and not need.marker.evaluate({"extra": ""}):
         continue
     try:
-        have = version(need.name)
+        met = need.specifier.contains(version(need.name), prereleases=True)
     except PackageNotFoundError:
-        have = None
-    if have is None or not need.specifier.contains(have, prereleases=True):
-        bad.append(f"{need} (there is {have})")
-sys.exit("the lab's image lacks: " + ", ".join(bad) if bad else 0)
+        met = False
+    if not met:
+        print(f"{need.name}{need.specifier}")
 """
+"""Prints the requirements of the wheel that the lab's Python does not meet, one a line."""
 
 
 def build_project(image: Image) -> Path:
     """A folder with ``vgpumgr/``, the virtual environment that goes to ``/opt`` in the lab, and the wheel.
 
-    Python of the lab's own release installs and compiles it here, at full speed; its packages are Debian's.
+    Python of the lab's own release installs and compiles it here, at full speed. What it needs comes from Debian's
+    packages in the image; what they lack, or have too old, from pip.
     """
-    recipe = key_of(Path(__file__), image.rootfs.parent.name, image.wheelhouse.name, *_contents())
+    recipe = key_of(Path(__file__), image.rootfs.parent.name, *_contents())
 
     def build(folder: Path) -> None:
         wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*wheel, "--wheel-dir", folder, CHECKOUT], check=True, timeout=300, stdin=subprocess.DEVNULL)
-        inbox = image.rootfs / "opt" / "wheels"
         home = image.rootfs / HOME.lstrip("/")
-        for leftover in (inbox, home):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
         try:
-            inbox.mkdir()
-            for found in (*folder.glob("*.whl"), *image.wheelhouse.glob("*.whl")):
-                shutil.copy(found, inbox)
             _in_rootfs(image, "python3", "-m", "venv", "--system-site-packages", "--without-pip", HOME)
-            for found in sorted(inbox.iterdir()):
-                _in_rootfs(image, f"{HOME}/bin/python", "-m", "installer", f"/opt/wheels/{found.name}")
-            _in_rootfs(image, f"{HOME}/bin/python", "-c", _CHECK)
+            _install(image, folder)
+            unmet = _in_rootfs(image, f"{HOME}/bin/python", "-c", _UNMET).split()
+            if unmet:
+                more = folder / "more"
+                _download(unmet, more)
+                _install(image, more)
+            still = _in_rootfs(image, f"{HOME}/bin/python", "-c", _UNMET).split()
+            if still:
+                raise RuntimeError(f"the project in the lab lacks {', '.join(still)}")
             shutil.move(home, folder / "vgpumgr")
         finally:
-            shutil.rmtree(inbox, ignore_errors=True)
             shutil.rmtree(home, ignore_errors=True)
 
     return stage("project", recipe, build)
+
+
+def _install(image: Image, wheels: Path) -> None:
+    inbox = image.rootfs / "opt" / "wheels"
+    shutil.rmtree(inbox, ignore_errors=True)
+    inbox.mkdir()
+    try:
+        for found in sorted(wheels.glob("*.whl")):
+            shutil.copy(found, inbox)
+            _in_rootfs(image, f"{HOME}/bin/python", "-m", "installer", f"/opt/wheels/{found.name}")
+    finally:
+        shutil.rmtree(inbox)
+
+
+def _download(requirements: list[str], folder: Path) -> None:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary=:all:", "--python-version=3.13", "--dest", str(folder), *requirements]
+    subprocess.run(command, check=True, timeout=300, stdin=subprocess.DEVNULL)
 
 
 def install(machine: Machine, project: Path) -> None:
@@ -89,7 +106,7 @@ def _contents() -> list[Path]:
     return [CHECKOUT / name for name in _SOURCES]
 
 
-def _in_rootfs(image: Image, *command: str) -> None:
+def _in_rootfs(image: Image, *command: str) -> str:
     done = subprocess.run(
         ["chroot", image.rootfs, *command],
         capture_output=True,
@@ -100,3 +117,4 @@ def _in_rootfs(image: Image, *command: str) -> None:
     )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)[:100]} failed:\n{done.stdout}\n{done.stderr}")
+    return done.stdout

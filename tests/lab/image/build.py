@@ -14,7 +14,6 @@ from tests.lab.image.cache import say
 from tests.lab.image.debian import build_trees
 from tests.lab.image.kernel import build_drivers, build_kernel
 from tests.lab.image.mirrors import find_mirrors
-from tests.lab.image.wheels import build_wheelhouse
 
 _PROGRAMS = {
     "mmdebstrap": "mmdebstrap",
@@ -37,7 +36,6 @@ class Image:
     kernel_release: str
     rootfs: Path
     qemu_root: Path
-    wheelhouse: Path
 
 
 def build_image() -> Image:
@@ -48,7 +46,6 @@ def build_image() -> Image:
     kernel = build_kernel(tools)
     drivers = build_drivers(tools, kernel)
     folder = assemble(rootfs, kernel, drivers)
-    wheelhouse = build_wheelhouse()
     say(f"image {folder.name} is ready after {time.monotonic() - started:.0f} s")
     return Image(
         disk=folder / "disk.img",
@@ -57,7 +54,6 @@ def build_image() -> Image:
         kernel_release=(kernel / "release").read_text(),
         rootfs=rootfs / "root",
         qemu_root=tools / "root",
-        wheelhouse=wheelhouse,
     )
 
 
