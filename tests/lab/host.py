@@ -94,6 +94,10 @@ class Host:
         text, _, status = self.machine.ok(shlex.join(words), deadline=160).rpartition("\n")
         return int(status), json.loads(text) if text.strip() else None
 
+    def wait_ready(self) -> None:
+        """Wait until the service says that it is ready (systemd starts it again by itself)."""
+        self.machine.wait("systemctl is-active -q vgpumgr.service", deadline=150, what="the service is ready")
+
     # -- behind its back -----------------------------------------------------------------------------------
     def driver(self, address: str) -> str | None:
         """The driver that a function is bound to."""

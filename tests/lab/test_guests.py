@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import xml.etree.ElementTree as ElementTree
 
 from tests.lab import boards
 from tests.lab.host import DEVICES, GUEST_LOG, Host
@@ -19,17 +20,10 @@ def seen_by_guest(lines: list[str]) -> list[tuple[str, str, str]]:
 
 def slots_in_domain(host: Host, vm: str) -> list[str]:
     """Guest addresses of the host devices in libvirt's running definition."""
-    text = host.machine.ok(
-        f"virsh dumpxml {vm} | xmllint --xpath '//hostdev/address' - 2>/dev/null || virsh dumpxml {vm}"
-    )
-    import re
-
-    found = re.findall(r"<hostdev.*?</source>.*?<address type='pci' (.*?)/>", text, re.DOTALL)
-    out = []
-    for attributes in found:
-        part = dict(re.findall(r"(\w+)='0x([0-9a-f]+)'", attributes))
-        out.append(f"{part['domain']}:{part['bus']}:{part['slot']}.{part['function']}")
-    return out
+    domain = ElementTree.fromstring(host.machine.ok(f"virsh dumpxml {vm}"))
+    parts = [device.attrib for device in domain.findall("devices/hostdev/address")]
+    numbers = [[int(item[key], 16) for key in ("domain", "bus", "slot", "function")] for item in parts]
+    return [f"{segment:04x}:{bus:02x}:{slot:02x}.{function:x}" for segment, bus, slot, function in numbers]
 
 
 def test_a_guest_sees_a_whole_gpu_and_it_comes_back(host: Host) -> None:
@@ -73,6 +67,19 @@ def test_a_guest_draws_on_a_gpu_by_dma_and_interrupts(host: Host) -> None:
     assert struct.unpack_from("3B", pixels, middle) == PAINTED
     host.end_guest(allocation)
     assert host.at_home(boards.VIRTIO_GPU)
+
+
+def test_a_guest_has_a_function_with_a_type(host: Host) -> None:
+    host.vgpumgr("gpu", "slice", boards.L40S, "--vfs", "4", "--yes")
+    allocation = host.allocate("desk-vf", "--gpu", boards.L40S, "--profile", "NVIDIA L40S-12Q")
+    vf = allocation["devices"][0]["handle"]
+    assert host.read(f"{DEVICES}/{vf}/nvidia/current_vgpu_type") == "1153"
+    lines = host.run_guest(allocation, "lab-look")
+    assert any(line.split()[2:4] == ["0x10de", "0x26b9"] for line in lines if line.startswith("pci ")), lines
+    assert host.driver(vf) == "nvidia", "a VF with a type stays on its own driver"
+    host.end_guest(allocation)
+    assert host.read(f"{DEVICES}/{vf}/nvidia/current_vgpu_type") == "0"
+    host.vgpumgr("gpu", "slice", boards.L40S, "--vfs", "0", "--yes").done()
 
 
 def test_a_foreign_vm_keeps_its_gpu(host: Host) -> None:
