@@ -7,9 +7,10 @@ import xml.etree.ElementTree as ElementTree
 
 from tests.lab import boards
 from tests.lab.host import DEVICES, GUEST_LOG, Host
+from tests.lab.image.assemble import GUEST_PIXEL
 
-PAINTED = (0x33, 0x22, 0x11)
-"""The colour, as red, green, blue, that the guest fills its screen with."""
+PAINTED = (GUEST_PIXEL[2], GUEST_PIXEL[1], GUEST_PIXEL[0])
+"""Red, green, blue of the colour that the guest fills its screen with."""
 
 
 def seen_by_guest(lines: list[str]) -> list[tuple[str, str, str]]:

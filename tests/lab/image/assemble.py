@@ -11,6 +11,10 @@ from tests.lab.image.cache import key_of, stage
 from tests.lab.image.cpio import Archive
 
 HERE = Path(__file__).parent
+GUEST_PIXEL = bytes((0x11, 0x22, 0x33, 0xFF))
+"""Blue, green, red and filler of the colour that a guest paints its screen with."""
+GUEST_WIDTH = 640
+"""Pixels in a row of that screen, as the virtio GPU is set up."""
 _STAMP = 1700000000
 _DISK_FREE_MIB = 700
 _DISK_ID = "7b0c7c52-3d2a-4c7c-9f0e-0d4c1ab50001"
@@ -123,6 +127,7 @@ def _host_initrd(root: Path, release: str, busybox: bytes) -> bytes:
 
 def _guest_initrd(root: Path, release: str, busybox: bytes) -> bytes:
     archive = _skeleton(busybox, root, HERE / "guest-init")
+    archive.file("row", GUEST_PIXEL * GUEST_WIDTH)
     _add_load_order(archive, _modules_in_order(root, release, _SCREEN_MODULES))
     return archive.packed()
 
