@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Vgpumgr
 from tests.cli.trees import two_cards
 from tests.shared import shared_dir
+from vgpumgr.kernel.simulated import shipped_hosts
 
 BOOT, CARD, AUDIO = "0000:03:00.0", "0000:86:00.0", "0000:86:00.1"
 
@@ -139,6 +140,17 @@ def test_group_list_can_leave_out_the_viable_ones(vgpumgr: Vgpumgr, tree: Path) 
     blocked = vgpumgr("--sysfs-root", tree, "group", "list", "--blocked", "-o", "json").json
     assert [group["id"] for group in blocked] == [3, 6]
     assert "snd_hda_intel" in vgpumgr("--sysfs-root", tree, "group", "show", 6).out
+
+
+@pytest.mark.parametrize("host", shipped_hosts())
+def test_every_shipped_host_comes_out_in_shape(host: str, vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr("--simulate", host, "inventory", "-o", "json")
+    assert ended.status == 0
+    check_inventory(ended.json)
+    assert vgpumgr("--simulate", host, "host", "doctor").status == 0
+    for gpu in ended.json["gpus"]:
+        assert gpu["address"] in vgpumgr("--simulate", host, "gpu", "show", gpu["address"]).out
+        check_plan(vgpumgr("--simulate", host, "gpu", "bind", gpu["address"], "--plan", "-o", "json").json)
 
 
 def _recordings() -> list[Path]:

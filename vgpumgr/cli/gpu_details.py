@@ -32,11 +32,18 @@ def _identity(gpu: JsonObject) -> str:
             ("boot display", gpu["boot_display"]),
             ("power state", gpu.get("power_state")),
             ("reset methods", " ".join(gpu.get("reset_methods") or []) or None),
-            ("link", " ".join(f"{key} {value}" for key, value in link.items() if value is not None)),
+            ("link", _lanes(link.get("width"), link.get("speed_gts"))),
+            ("link at most", _lanes(link.get("max_width"), link.get("max_speed_gts"))),
             ("memory regions", ", ".join(_bar(bar) for bar in gpu.get("bars") or [])),
         ],
         indent="  ",
     )
+
+
+def _lanes(width: int | None, speed: float | None) -> str | None:
+    if width is None and speed is None:
+        return None
+    return f"x{'?' if width is None else width} at {'?' if speed is None else speed} GT/s"
 
 
 def _bar(bar: JsonObject) -> str:
