@@ -10,9 +10,10 @@ export PATH DEBIAN_FRONTEND=noninteractive
 PYTHON=/usr/bin/python3
 VENV=.venv
 
-# To build libvirt-python; to run; and what the tests ask of a real libvirt (schemas, virsh, QEMU's driver).
+# To build libvirt-python; to run; what the tests ask of systemd (its judgement of the units) and of a real libvirt
+# (schemas, virsh, QEMU's driver).
 PACKAGES="ca-certificates gcc libc6-dev pkg-config libvirt-dev python3 python3-dev python3-venv
-    libvirt0 libudev1 kmod pci.ids udev
+    libvirt0 libudev1 kmod pci.ids udev systemd
     libvirt-clients libvirt-daemon libvirt-daemon-driver-qemu qemu-system-x86 ovmf swtpm-tools"
 
 say() { printf 'setup: %s\n' "$*"; }

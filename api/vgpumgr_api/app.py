@@ -25,7 +25,7 @@ from vgpumgr_api import (
     vgpus,
     vms,
 )
-from vgpumgr_api.bodies import MAX_BODY, read_body
+from vgpumgr_api.bodies import read_body
 from vgpumgr_api.context import Context
 from vgpumgr_api.document import complete, operation_id
 from vgpumgr_api.pages import DOCUMENTATION, POLICY
@@ -90,8 +90,6 @@ def create_app(service: Service | None, *, seats: int = 4, names: str = "") -> A
         static_folder=None,
         security_schemes={},
     )
-    # One more than allowed, so that reading tells a body that is too large from one that just fits.
-    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY + 1
     app.config["OPENAPI_HTML_STRING"] = DOCUMENTATION
     if service is not None:
         app.extensions["vgpumgr"] = Context(service, WaitingRoom(service, seats))

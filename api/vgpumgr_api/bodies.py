@@ -10,6 +10,8 @@ from flask import g, request
 from vgpumgr.errors import UsageError
 
 MAX_BODY = 1 << 20
+_LET_BY = 16 << 20
+_PIECE = 1 << 16
 _METHODS = ("POST", "PUT", "PATCH")
 _XML = ("application/xml", "text/xml")
 _TAKES_XML = "domain-checks.check_domain"
@@ -33,10 +35,7 @@ def read_body() -> None:
     """Before each request: read the body, if the resource takes one. No body stands for ``{}``."""
     if request.method not in _METHODS or request.url_rule is None:
         return
-    body = request.stream.read(MAX_BODY + 1)
-    if len(body) > MAX_BODY:
-        raise BodyTooLargeError(f"the body is larger than {MAX_BODY >> 20} MiB", hint="send less")
-    g.body = body
+    g.body = body = _received()
     if request.endpoint == _TAKES_XML and request.mimetype in _XML:
         value: dict[str, Any] = {"xml": ""}
     else:
@@ -53,6 +52,23 @@ def body() -> bytes:
 def xml_body(text: str) -> bytes:
     """A document that came as the body itself, or as the ``text`` of a JSON object's field."""
     return body() if request.mimetype in _XML else text.encode()
+
+
+def _received() -> bytes:
+    """The body, read to its end. What comes after the limit is let by, so that the client hears the answer."""
+    stream = request.environ["wsgi.input"]
+    try:
+        content: bytes = stream.read(MAX_BODY + 1)
+        if len(content) <= MAX_BODY:
+            return content
+        left = _LET_BY
+        while left > 0 and (piece := stream.read(_PIECE)):
+            left -= len(piece)
+    except OSError as error:
+        raise UsageError(
+            f"the body broke off: {error}", hint="send it again, whole", code="malformed-request"
+        ) from error
+    raise BodyTooLargeError(f"the body is larger than {MAX_BODY >> 20} MiB", hint="send less")
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -44,5 +44,12 @@ class GunicornLog(Logger):
         self.error_log.setLevel(logging.WARNING)
         self.access_log.propagate = False
 
+    def exception(self, msg: str, *args: object, **kwargs: object) -> None:
+        """A client that stopped in the middle of a request is no fault of ours."""
+        if isinstance(sys.exc_info()[1], BlockingIOError):
+            self.error_log.info("a client sent nothing more in the middle of its request")
+        else:
+            super().exception(msg, *args, **kwargs)
+
     def access(self, resp: object, req: object, environ: object, request_time: object) -> None:
         """Requests are logged by the application, which knows their ids."""

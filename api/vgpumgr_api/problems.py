@@ -20,7 +20,7 @@ _TYPE = "urn:vgpumgr:problem:"
 
 log = logging.getLogger(__name__)
 
-_HTTP_CODES = {
+HTTP_CODES = {
     400: ("malformed-request", "look at the request against /openapi.json"),
     404: ("not-found", "GET /openapi.json lists every resource"),
     405: ("method-not-allowed", "see the Allow header"),
@@ -122,7 +122,7 @@ def _from_http(error: HTTPException) -> Response:
     if error.response is not None:
         return error.response  # type: ignore[return-value]
     status = error.code or 500
-    code, hint = _HTTP_CODES.get(status, ("http-error", ""))
+    code, hint = HTTP_CODES.get(status, ("http-error", ""))
     response = problem(status, code, str(error.description or HTTPStatus(status).phrase), hint)
     for name, value in error.get_headers():
         if name.lower() in ("allow", "retry-after"):

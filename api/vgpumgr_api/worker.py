@@ -9,6 +9,8 @@ that it is alive.
 from __future__ import annotations
 
 import os
+import socket
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,12 @@ from vgpumgr_api.logs import GunicornLog
 
 HEARTBEAT = 3600.0
 """Seconds between two turns of an idle loop: it has nothing to look after, and signals and requests wake it."""
+RECEIVE_SECONDS = 30
+"""How long a client may keep a thread by sending nothing in the middle of a request."""
 GRACE_SECONDS = 30
 """How long running requests may take to end when the service is stopped."""
+
+_TIMEVAL = struct.Struct("@ll")
 
 
 class Worker(ThreadWorker):
@@ -57,6 +63,11 @@ class Worker(ThreadWorker):
         """Sleep long only while nobody is connected: connections that idle are closed on time."""
         idle = self.alive and not self.keepalived_conns and not self.pending_conns
         super().wait_for_and_dispatch_events(HEARTBEAT if idle else timeout)
+
+    def enqueue_req(self, conn: Any) -> None:
+        """gunicorn reads without a limit of time; the kernel's limit on the socket ends it."""
+        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(RECEIVE_SECONDS, 0))
+        super().enqueue_req(conn)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Told to stop, by systemd or by Ctrl-C: running requests end, then the process."""

@@ -1,0 +1,90 @@
+"""Virtual machines by REST: every change has a dry run, and what is refused says so before it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+Allocate = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def vm(client: FlaskClient, allocate: Allocate) -> str:
+    """A VM that is defined and off."""
+    answer = client.post("/v1/vms", json={"allocation_id": allocate("vm1")["id"]})
+    assert answer.headers["Location"] == "/v1/vms/vm1"
+    return "/v1/vms/vm1"
+
+
+def kinds(plan: dict[str, Any]) -> list[str]:
+    return [step["kind"] for step in plan["steps"]]
+
+
+def test_dry_runs_show_each_change_and_change_nothing(client: FlaskClient, vm: str) -> None:
+    assert kinds(client.post(f"{vm}/start?dry_run=true").get_json()) == ["start-domain"]
+    assert kinds(client.post(f"{vm}/stop?dry_run=true").get_json()) == []
+    assert kinds(client.delete(f"{vm}?dry_run=true").get_json()) == ["undefine-domain"]
+    assert client.get(vm).get_json()["state"] == "shut-off"
+    client.post(f"{vm}/start")
+    assert kinds(client.post(f"{vm}/start?dry_run=true").get_json()) == []
+    plan = client.post(f"{vm}/stop?dry_run=true", json={"force": True}).get_json()
+    assert [step["describe"] for step in plan["steps"]] == ["pull the plug of the VM vm1"]
+    assert client.get(vm).get_json()["state"] == "running"
+
+
+def test_a_running_vm_is_not_undefined(client: FlaskClient, vm: str) -> None:
+    client.post(f"{vm}/start")
+    assert client.delete(f"{vm}?dry_run=true").get_json()["refusal"]["code"] == "vm-running"
+    assert (client.delete(vm).status_code, client.get(vm).status_code) == (409, 200)
+
+
+def test_a_vm_can_be_stopped_twice_and_undefined_once(client: FlaskClient, vm: str) -> None:
+    client.post(f"{vm}/start")
+    for _ in range(2):
+        assert client.post(f"{vm}/stop", json={"force": True}).get_json()["state"] == "shut-off"
+    assert client.delete(vm).status_code == 204
+    assert client.delete(vm).status_code == 404
+
+
+def test_every_change_of_a_vm_is_in_the_journal(client: FlaskClient, vm: str) -> None:
+    client.post(f"{vm}/start")
+    client.post(f"{vm}/stop", json={"force": True})
+    client.delete(vm)
+    operations = client.get("/v1/operations?subject=vm1").get_json()["items"]
+    assert [item["kind"] for item in operations] == ["undefine", "stop", "start", "define"]
+    assert {item["state"] for item in operations} == {"succeeded"}
+
+
+def test_foreign_vms_are_refused_in_a_dry_run(client: FlaskClient) -> None:
+    for answer in (
+        client.post("/v1/vms/test/stop?dry_run=true"),
+        client.post("/v1/vms/test/start?dry_run=true"),
+        client.delete("/v1/vms/test?dry_run=true"),
+    ):
+        assert answer.get_json()["refusal"]["code"] == "vm-foreign"
+
+
+@pytest.mark.parametrize("name", ["a%00b", "a%0ab", "%EF%BF%BF"])
+def test_a_name_that_libvirt_cannot_hold_is_refused(client: FlaskClient, name: str) -> None:
+    assert client.get(f"/v1/vms/{name}").status_code == 422
+
+
+def test_vms_are_filtered(client: FlaskClient, vm: str) -> None:
+    def names(query: str) -> list[str]:
+        return [item["name"] for item in client.get(f"/v1/vms?{query}").get_json()["items"]]
+
+    assert names("ours=true") == ["vm1"]
+    assert names("ours=false") == ["test"]
+    assert names("state=shut-off") == ["vm1"]
+    assert client.get("/v1/vms?state=asleep").status_code == 422
+
+
+def test_a_check_takes_the_xml_itself(client: FlaskClient) -> None:
+    xml = b"<?xml version='1.0' encoding='iso-8859-1'?><domain><name>\xe4</name></domain>"
+    answer = client.post("/v1/domain-checks", data=xml, content_type="application/xml")
+    assert (answer.status_code, answer.get_json()["devices"]) == (200, [])
+    bad = client.post("/v1/domain-checks", data=b"<domain", content_type="text/xml")
+    assert (bad.status_code, bad.get_json()["code"]) == (400, "domain-xml-invalid")
