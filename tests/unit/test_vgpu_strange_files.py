@@ -45,8 +45,8 @@ def card() -> Tree:
     for address in (PF, VF):
         for name, text in (("vendor", "0x10de"), ("device", "0x2235"), ("class", "0x030200")):
             tree.put(f"{DEVICES}/{address}/{name}", File(text.encode()))
-    for name, text in (("sriov_totalvfs", b"32"), ("sriov_numvfs", b"1")):
-        tree.put(f"{DEVICES}/{PF}/{name}", File(text))
+    for name, count in (("sriov_totalvfs", b"32"), ("sriov_numvfs", b"1")):
+        tree.put(f"{DEVICES}/{PF}/{name}", File(count))
     tree.put(f"{DEVICES}/{VF}/physfn", Link(f"../{PF}"))
     return tree
 
