@@ -37,7 +37,7 @@ class RemoteBackend(RemoteSlices):
 
     def gpu(self, address: str) -> JsonObject:
         """One GPU."""
-        return self._get(f"/v1/gpus/{quote(address)}")
+        return self._get(f"/v1/gpus/{quote(address, safe=':')}")
 
     def groups(self) -> list[JsonObject]:
         """Every IOMMU group."""
@@ -70,19 +70,19 @@ class RemoteBackend(RemoteSlices):
 
     def plan_bind(self, address: str, options: JsonObject) -> JsonObject:
         """The plan of :meth:`bind`."""
-        return self._post(f"/v1/gpus/{quote(address)}/bind", options, dry_run=True)
+        return self._post(f"/v1/gpus/{quote(address, safe=':')}/bind", options, dry_run=True)
 
     def plan_release(self, address: str, options: JsonObject) -> JsonObject:
         """The plan of :meth:`release`."""
-        return self._post(f"/v1/gpus/{quote(address)}/release", options, dry_run=True)
+        return self._post(f"/v1/gpus/{quote(address, safe=':')}/release", options, dry_run=True)
 
     def bind(self, address: str, options: JsonObject) -> JsonObject:
         """The operation that binds."""
-        return self._post(f"/v1/gpus/{quote(address)}/bind", options)
+        return self._post(f"/v1/gpus/{quote(address, safe=':')}/bind", options)
 
     def release(self, address: str, options: JsonObject) -> JsonObject:
         """The operation that gives back."""
-        return self._post(f"/v1/gpus/{quote(address)}/release", options)
+        return self._post(f"/v1/gpus/{quote(address, safe=':')}/release", options)
 
     def restore_bindings(self) -> list[JsonObject]:
         """The running service restores bindings when it starts: nothing is left to do."""
