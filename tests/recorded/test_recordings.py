@@ -7,6 +7,7 @@ import io
 import pytest
 
 from tests.recorded.hosts import archive, gpu_of, host_of, listing, recording
+from vgpumgr.allocations.look import look as whole_look
 from vgpumgr.inventory import take_inventory
 from vgpumgr.inventory.doctor import diagnose
 from vgpumgr.inventory.names import NoNames
@@ -140,10 +141,16 @@ def test_eight_vector_engines_under_an_extra_folder() -> None:
     assert engines[0].bars[0].size == 64 << 30
 
 
-def test_a_fragment_has_no_gpus_and_says_what_it_lacks() -> None:
-    host = host_of("vgpu-sysfs")
-    assert host.gpus == ()
-    assert {notice.code for notice in host.warnings} == {"class-unknown"}
+def test_fragments_show_their_vgpu_types_with_their_framebuffer() -> None:
+    host = whole_look(recording("vgpu-sysfs"))
+    types = {gpu.address: gpu.vgpu for gpu in host.gpus}
+    assert {address: (str(state.backend), len(state.profiles)) for address, state in types.items()} == {
+        "0000:08:01.7": ("mdev", 15),
+        "0000:26:00.4": ("vendor-vfio", 23),
+    }
+    assert all(profile.framebuffer_mib for state in types.values() for profile in state.profiles)
+    assert not any(gpu.passthrough.assignable for gpu in host.gpus)
+    assert {notice.code for notice in host.warnings} >= {"class-unknown"}
 
 
 def test_two_gpus_on_one_board_group_by_group() -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from vgpumgr import address
 from vgpumgr.inventory.classes import gpu_kind, is_network, is_vfio_driver
 from vgpumgr.inventory.reader import Reader, clean, whole
-from vgpumgr.kernel.port import PCI_DEVICES
+from vgpumgr.kernel.port import MDEV_PARENTS, PCI_DEVICES
 from vgpumgr.model.pci import PciFunction
 
 _MAX_NODES = 1024
@@ -57,6 +57,9 @@ class _Pass:
 
     def run(self) -> dict[str, PciFunction]:
         names = self._reader.names(PCI_DEVICES, "host")
+        # A fragment of a recording may hold a parent of mediated devices and nothing else of it.
+        parents = self._reader.names(MDEV_PARENTS, "host")
+        names = sorted({*names, *filter(address.is_address, parents)}) if parents else names
         # A wider domain is a longer name, and names of one length sort as their numbers do.
         names.sort(key=len)
         functions = {}

@@ -19,7 +19,7 @@ from vgpumgr.inventory.passthrough import Situation, judge
 from vgpumgr.inventory.reader import Reader, clean, whole
 from vgpumgr.inventory.topology import TopologyMap
 from vgpumgr.inventory.watched import Watched
-from vgpumgr.kernel.port import PCI_DEVICES, Kernel
+from vgpumgr.kernel.port import MDEV_PARENTS, PCI_DEVICES, Kernel
 from vgpumgr.model.host import Companion, Gpu, GpuKind, HostInventory, IommuGroup, IommuState
 from vgpumgr.model.pci import PciFunction
 
@@ -68,7 +68,7 @@ def take_inventory(kernel: Kernel, *, names: Names | None = None) -> HostInvento
 
 def _find_cards(reader: Reader, functions: dict[str, PciFunction]) -> list[_Card]:
     """GPU functions that are cards of their own: no VFs, no second heads."""
-    kinds = {name: kind for name, function in functions.items() if (kind := _kind(function)) is not None}
+    kinds = {name: kind for name, function in functions.items() if (kind := _kind(reader, function)) is not None}
     vfs = _virtual_functions(reader, functions, kinds)
     owned = {vf for mine in vfs.values() for vf in mine}
     details = {name: Detail(reader, functions[name]) for name in kinds if name not in owned}
@@ -89,8 +89,17 @@ def _find_cards(reader: Reader, functions: dict[str, PciFunction]) -> list[_Card
     return found
 
 
-def _kind(function: PciFunction) -> GpuKind | None:
+def _kind(reader: Reader, function: PciFunction) -> GpuKind | None:
+    """By class; in a fragment of a recording, without a class, by the vGPU types that only a GPU's driver shows."""
+    if function.class_id is None and function.physfn is None and _shows_vgpu_types(reader, function.address):
+        return GpuKind.GPU
     return gpu_kind(function.class_id, function.vendor_id, function.device_id)
+
+
+def _shows_vgpu_types(reader: Reader, name: str) -> bool:
+    exists = reader.kernel.exists
+    vendor = exists(f"{PCI_DEVICES}/{name}/nvidia/creatable_vgpu_types")
+    return vendor or exists(f"{MDEV_PARENTS}/{name}/mdev_supported_types")
 
 
 def _virtual_functions(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from vgpumgr import address
 from vgpumgr.inventory.reader import Reader, clean, whole
-from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES, read_text
+from vgpumgr.kernel.port import MDEV_DEVICES, MDEV_PARENTS, PCI_DEVICES, read_text
 from vgpumgr.vgpu.descriptions import Description, parse_creatable, parse_description
 
 NO_TYPE = "0"
@@ -60,6 +60,10 @@ def read_mdev_types(reader: Reader, parents: Iterable[str]) -> MdevTypes:
     for parent in parents:
         base = f"{PCI_DEVICES}/{parent}/mdev_supported_types"
         ids = reader.names(base, parent)
+        if not ids:
+            # A fragment of a recording may hold the parent in its class alone.
+            base = f"{MDEV_PARENTS}/{parent}/mdev_supported_types"
+            ids = reader.names(base, parent)
         if not ids:
             continue
         offers: dict[str, int | None] = {}

@@ -90,7 +90,8 @@ def read_card(reader: Reader, gpu: Gpu, mdevs: Mapping[str, Sequence[Mdev]], fun
     live = [mdev for parent in parents for mdev in mdevs.get(parent, ())]
     if types.available or live:
         return mdev_card(gpu, types, live)
-    vendor_vfs = read_vendor_vfs(reader, vfs)
+    # A fragment of a recording may hold a VF without its card: then it stands for the card.
+    vendor_vfs = read_vendor_vfs(reader, vfs or (gpu.address,))
     if vendor_vfs:
         return vendor_card(gpu, vendor_vfs, functions)
     if gpu.sriov is not None and gpu.sriov.total_vfs > 0 and gpu.function.vendor_id != NVIDIA:
