@@ -42,3 +42,14 @@ def test_every_error_class_and_every_reason_is_documented() -> None:
     kinds = [item for item in vars(errors).values() if isinstance(item, type) and issubclass(item, VgpumgrError)]
     codes = {kind.code for kind in kinds} | set(PASSTHROUGH_REASONS) | set(VGPU_REASONS)
     assert not {code for code in codes if f"`{code}`" not in page}
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")]
+    broken = [
+        f"{page.relative_to(CHECKOUT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert not broken
