@@ -85,3 +85,14 @@ def test_a_group_with_another_gpu_in_use_is_refused_and_goes_when_it_is_named(ho
     assert [host.driver(address) for address in (first, second)] == ["vfio-pci", "vfio-pci"]
     host.vgpumgr("gpu", "release", first, "--yes").done()
     assert [host.driver(address) for address in (first, second)] == ["bochs-drm", "bochs-drm"]
+
+
+def test_a_gpu_that_vfio_cannot_take_is_given_back_and_not_called_bound(host: Host) -> None:
+    """Every write succeeds and yet no driver has the GPU: only reading back shows it."""
+    stubborn = "/sys/module/lab_pci_ids/parameters/stubborn"
+    host.machine.ok(f"printf {boards.A100} >{stubborn}")
+    try:
+        assert host.vgpumgr("gpu", "bind", boards.A100, "--yes").status == 4
+        assert host.at_home(boards.A100)
+    finally:
+        host.machine.ok(f"printf '' >{stubborn}; echo >{stubborn}")

@@ -20,6 +20,10 @@ static int rules;
 module_param_array(show, charp, &rules, 0444);
 MODULE_PARM_DESC(show, "rules: ADDRESS-PREFIX/VENDOR:DEVICE/VENDOR:DEVICE:CLASS:SUBSYSTEM");
 
+static char stubborn[16];
+module_param_string(stubborn, stubborn, sizeof(stubborn), 0600);
+MODULE_PARM_DESC(stubborn, "address of a function that vfio-pci cannot take, though every write succeeds");
+
 struct rule {
 	char prefix[16];
 	unsigned int from_vendor, from_device;
@@ -59,11 +63,35 @@ static void relabel(struct pci_dev *pdev)
 	}
 }
 
-/* Runs before a driver is looked for, and before user space is told. */
+static bool is_stubborn(const struct pci_dev *pdev)
+{
+	size_t length = strcspn(stubborn, "\n");
+
+	return length && pdev->dev.driver && !strcmp(pdev->dev.driver->name, "vfio-pci") &&
+	       strlen(pci_name(pdev)) == length && !strncmp(pci_name(pdev), stubborn, length);
+}
+
+/*
+ * A new function is relabelled before a driver is looked for, and before user space is told. A stubborn one looks
+ * like a bridge just while vfio-pci tries it: vfio-pci declines, and the kernel tells nobody who wrote to sysfs.
+ */
 static int on_bus_event(struct notifier_block *block, unsigned long event, void *data)
 {
-	if (event == BUS_NOTIFY_ADD_DEVICE)
-		relabel(to_pci_dev(data));
+	struct pci_dev *pdev = to_pci_dev(data);
+
+	switch (event) {
+	case BUS_NOTIFY_ADD_DEVICE:
+		relabel(pdev);
+		break;
+	case BUS_NOTIFY_BIND_DRIVER:
+		if (is_stubborn(pdev))
+			pdev->hdr_type = PCI_HEADER_TYPE_BRIDGE;
+		break;
+	case BUS_NOTIFY_DRIVER_NOT_BOUND:
+		if (is_stubborn(pdev))
+			pdev->hdr_type = PCI_HEADER_TYPE_NORMAL;
+		break;
+	}
 	return NOTIFY_OK;
 }
 
