@@ -18,11 +18,14 @@ from vgpumgr_api.app import create_app
 GPU = "0000:3b:00.0"
 
 
+def settings_in(folder: Path) -> Config:
+    return Config(state_dir=folder, runtime_dir=folder, libvirt_uri="test:///default", simulate="vdi-a40")
+
+
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     put_empty_database(tmp_path)
-    config = Config(state_dir=tmp_path, runtime_dir=tmp_path, libvirt_uri="test:///default", simulate="vdi-a40")
-    opened = open_service(config)
+    opened = open_service(settings_in(tmp_path))
     opened.start()
     yield opened
     for vm in opened.vms():
