@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_TEMPLATE = "linux-compute"
+KEYS_KEPT_DAYS = 7
+"""Idempotency keys older than this are forgotten when the service starts."""
 
 
 class Service(Reading):
@@ -286,7 +288,7 @@ class Service(Reading):
         self.restore_slices()
         self._waiting_for = ["libvirt to say which virtual machines run"]
         self._reconcile_machines()
-        desk.store.idempotency.expire(before="")
+        desk.store.idempotency.expire(before=_days_ago(KEYS_KEPT_DAYS))
         self._waiting_for = []
 
     def _reconcile_machines(self) -> None:
@@ -382,3 +384,10 @@ def no_candidate(request: AllocationRequest, placement: Placement) -> Plan:
     message = f"nothing on this host can give {request.vm} {wanted}"
     hint = "the reasons say what stands in the way of each GPU; 'vgpumgr host doctor' says what to do about it"
     return Plan("allocation-prepare", request.vm, refusal=Refusal("no-candidate", message, reasons, hint))
+
+
+def _days_ago(days: int) -> str:
+    """A time as the store writes it."""
+    from datetime import UTC, datetime, timedelta
+
+    return (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -23,7 +23,7 @@ from vgpumgr_api.logs import GunicornLog
 
 HEARTBEAT = 3600.0
 """Seconds between two turns of an idle loop: it has nothing to look after, and signals and requests wake it."""
-RECEIVE_SECONDS = 30
+RECEIVE_SECONDS = 10
 """How long a client may keep a thread by sending nothing in the middle of a request."""
 GRACE_SECONDS = 30
 """How long running requests may take to end when the service is stopped."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.api.conftest import GPU
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -83,4 +87,27 @@ def test_an_unknown_template_names_those_there_are(client: FlaskClient, allocate
 )
 def test_no_json_makes_the_service_fail(client: FlaskClient, body: dict[str, Any], path: str) -> None:
     answer = client.post(path, json=body)
+    assert answer.status_code < 500
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    content=st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()),
+    media_type=st.sampled_from(
+        ["application/json", "application/json; charset=utf-16", "application/xml", "a/b", ""]
+    ),
+    path=st.sampled_from(["/v1/allocations", "/v1/vms", f"/v1/gpus/{GPU}/bind", "/v1/domain-checks", "/v1/vgpus"]),
+)
+def test_no_bytes_make_the_service_fail(client: FlaskClient, content: bytes, media_type: str, path: str) -> None:
+    answer = client.post(f"{path}?dry_run=true", data=content, content_type=media_type)
+    assert answer.status_code < 500
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.text(min_size=1, max_size=20),
+    path=st.sampled_from(["/v1/gpus/", "/v1/allocations/", "/v1/vms/", "/v1/operations/", "/v1/iommu-groups/"]),
+)
+def test_no_name_makes_the_service_fail(client: FlaskClient, name: str, path: str) -> None:
+    answer = client.get(path + quote(name, safe="", errors="replace"))
     assert answer.status_code < 500
