@@ -1,7 +1,7 @@
 """A recorded host: a directory or a tar that holds ``sys/`` and perhaps ``proc/``. Read-only.
 
 A recording is somebody else's file. Links are resolved inside it and never lead out of it; what is no
-regular file is not opened; a tar is bounded in size before it is unpacked into memory.
+regular file is not opened.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +16,8 @@ from time import sleep
 
 from vgpumgr.errors import SourceError
 from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
-from vgpumgr.kernel.real import READ_LIMIT, read_file
-from vgpumgr.kernel.tree import Dir, File, Link, Node, Tree
-
-TAR_LIMIT = 512 << 20
-"""Bytes a tar may unpack to; a host's sysfs is some tens of MiB."""
-TAR_MEMBERS = 2_000_000
+from vgpumgr.kernel.real import read_file
+from vgpumgr.kernel.tree import Dir, Node, Tree
 
 _MAX_DEPTH = 150
 """Path parts and links followed on the way to one file, nested; links that lead in circles end here."""
@@ -171,8 +166,10 @@ def open_recording(source: str) -> RecordedKernel:
         if path.is_dir():
             return RecordedDirectory(source, _top(path))
         if path.is_file():
-            return RecordedTree(source, _read_tar(path))
-    except (tarfile.TarError, OSError, EOFError) as error:
+            from vgpumgr.kernel.archive import read_tar
+
+            return RecordedTree(source, _root_of(read_tar(path), source))
+    except (OSError, EOFError) as error:
         raise SourceError(
             f"{source} cannot be read as a recording: {error}",
             hint="give a directory or a tar that holds sys/; 'vgpumgr host snapshot' writes one",
@@ -203,48 +200,6 @@ def _no_sysfs(source: str) -> SourceError:
         f"{source} is no recorded host: there is no sys/ in it",
         hint="give the folder (or tar) that holds sys/, not sys/ itself",
     )
-
-
-def _read_tar(path: Path) -> Tree:
-    tree = Tree()
-    total = 0
-    with tarfile.open(path, "r:*") as archive:
-        for count, member in enumerate(archive):
-            total += member.size if member.isreg() else 0
-            if total > TAR_LIMIT or count > TAR_MEMBERS:
-                raise SourceError(
-                    f"{path} unpacks to more than {TAR_LIMIT >> 20} MiB", hint="record less of the host"
-                )
-            _add_member(tree, archive, member)
-    return _root_of(tree, str(path))
-
-
-def _add_member(tree: Tree, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    parts = [part for part in member.name.split("/") if part not in ("", ".")]
-    if not parts or ".." in parts:
-        return
-    name = "/" + "/".join(parts)
-    if member.isdir():
-        tree.mkdir(name)
-    elif member.issym():
-        tree.put(name, Link(member.linkname))
-    elif member.isreg():
-        content = archive.extractfile(member)
-        tree.put(
-            name, File(content.read(READ_LIMIT) if content else b"", 0 if member.mode & 0o444 else errno.EACCES)
-        )
-    elif member.islnk():
-        tree.put(name, File(error=errno.ENOENT))
-        _copy_hard_link(tree, name, member.linkname)
-
-
-def _copy_hard_link(tree: Tree, name: str, target: str) -> None:
-    try:
-        node = tree.lookup("/" + target, follow_last=False)
-    except OSError:
-        return
-    if isinstance(node, File):
-        tree.put(name, node)
 
 
 def _root_of(tree: Tree, source: str) -> Tree:
