@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.lab.image.cache import key_of, stage
 from tests.lab.image.cpio import Archive
+from tests.lab.image.ext4_times import settle_times
 
 HERE = Path(__file__).parent
 GUEST_PIXEL = bytes((0x11, 0x22, 0x33, 0xFF))
@@ -33,6 +34,7 @@ def assemble(rootfs: Path, kernel: Path, drivers: Path) -> Path:
         HERE / "guest-init",
         HERE / "assemble.py",
         HERE / "cpio.py",
+        HERE / "ext4_times.py",
     )
     recipe = key_of(rootfs.name, kernel.name, drivers.name, *parts)
 
@@ -146,6 +148,7 @@ def _make_disk(root: Path, disk: Path) -> None:
         timeout=300,
         env={**os.environ, "E2FSPROGS_FAKE_TIME": str(_STAMP), "SOURCE_DATE_EPOCH": str(_STAMP)},
     )
+    settle_times(disk, _STAMP)
 
 
 def _set_times(root: Path) -> None:
