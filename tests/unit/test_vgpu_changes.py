@@ -116,6 +116,21 @@ def test_one_bad_vf_is_skipped_and_reported(scheme: str) -> None:
     assert [(reason.code, reason.addresses) for reason in skipped] == [("vf-skipped", (FIRST_VF,))]
 
 
+@pytest.mark.parametrize("scheme", ["mdev-vf", "vendor-vfio"])
+def test_spares_of_one_order_are_not_taken_from_the_next(scheme: str) -> None:
+    kernel = machine(nvidia(scheme) | {"sriov": {"total": 6, "vf_driver": "nvidia"}})
+    planned = order(kernel, Order("NVIDIA A40-8Q", 3), Order("NVIDIA A40-8C", 3))
+    run(kernel, planned.plan)
+    assert len({vgpu.parent for vgpu in state(kernel).instances}) == 6
+
+
+def test_vfs_that_are_claimed_are_no_capacity() -> None:
+    kernel = machine(nvidia("vendor-vfio") | {"sriov": {"total": 2, "vf_driver": "nvidia"}})
+    refusal = order(kernel, Order("NVIDIA A40-8Q", 2), room=Room(taken={FIRST_VF})).plan.refusal
+    assert refusal is not None
+    assert [reason.code for reason in refusal.reasons] == ["vfs-taken"]
+
+
 def test_a_conflict_between_orders_is_found_before_the_first_write() -> None:
     kernel = machine(nvidia("vendor-vfio"))
     refusal = order(kernel, Order("NVIDIA A40-3Q"), Order("NVIDIA A40-3Q"), Order("NVIDIA A40-6Q")).plan.refusal

@@ -62,14 +62,18 @@ def plan_create(
     promised += missing(remembered or {}, card)
     told = nvml.card(gpu.address) if nvml is not None and gpu.function.vendor_id == NVIDIA else None
     makings: list[Making] = []
-    for order in orders:
+    for index, order in enumerate(orders):
+        room.later = sum(other.count for other in orders[index + 1 :])
         profiles = state_of(card, promised, told).profiles
         refusal = _order_refusal(inventory, card, profiles, order)
         if refusal is not None:
             return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=refusal))
         profile = next(item for item in profiles if same_profile(order.profile, item.id, item.name))
         offer = next(item for item in card.offers if item.profile_id == profile.id)
-        makings += backend_of(card.backend).create(kernel, card, offer, order, room)
+        made_here = backend_of(card.backend).create(kernel, card, offer, order, room)
+        if len(made_here) < order.count:
+            return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=_claimed(card, order)))
+        makings += made_here
         promised += [profile.id] * order.count
     steps: tuple[Step, ...] = tuple(step for making in makings for step in making.steps)
     return VgpuPlan(Plan("vgpu-create", gpu.address, steps), tuple(making.device for making in makings))
@@ -153,6 +157,11 @@ def _order_refusal(
         (limit,),
         "'vgpumgr profile list' shows what fits now",
     )
+
+
+def _claimed(card: Card, order: Order) -> Refusal:
+    reason = Reason("vfs-taken", f"free virtual functions of {card.address} are claimed", (card.address,))
+    return Refusal("no-capacity", f"{order.count} of {order.profile} do not fit: {reason.message}", (reason,))
 
 
 def _unknown_profile(inventory: HostInventory, card: Card, wanted: str) -> Refusal:

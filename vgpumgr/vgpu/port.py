@@ -39,6 +39,8 @@ class Room:
     taken: set[str] = field(default_factory=set)
     new_uuid: Callable[[], str] = random_uuid
     prefer: str = ""
+    later: int = 0
+    """Functions that orders later in the plan need: no spares are made of them."""
 
     def free(self, parents: Collection[str]) -> list[str]:
         """The functions among these that nobody claimed, the preferred one first."""

@@ -10,12 +10,9 @@ _MOST_SPARES = 3
 
 
 def share_out(room: Room, parents: Collection[str], count: int) -> list[tuple[str, tuple[str, ...]]]:
-    """``count`` times (VF, spares), no VF twice. The VFs are taken from the room; spares stay in it for others.
-
-    There are at least ``count`` free VFs: capacity was checked before.
-    """
+    """``count`` times (VF, spares), no VF twice; all of them are taken from the room. Fewer when fewer are free."""
     free = room.free(parents)
-    chosen, over = free[:count], free[count:]
+    chosen, over = free[:count], free[count : max(count, len(free) - room.later)]
     room.taken.update(chosen)
     shares = [tuple(over[index::count][:_MOST_SPARES]) for index in range(len(chosen))]
     room.taken.update(spare for share in shares for spare in share)
