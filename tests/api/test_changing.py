@@ -9,6 +9,7 @@ from typing import Any
 from flask.testing import FlaskClient
 
 from tests.api.conftest import GPU
+from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.service import Service
 from vgpumgr_api.app import create_app
 
@@ -189,3 +190,19 @@ def test_a_vm_that_went_off_by_itself_frees_its_allocation_at_the_next_start(
     service._hypervisor.start("vm1")
     service.start()
     assert client.get(path).get_json()["state"] == "attached"
+
+
+def test_a_gpu_that_a_foreign_vm_has_is_not_made_ours(client: FlaskClient, service: Service) -> None:
+    kernel = service.kernel
+    assert isinstance(kernel, SimulatedKernel)
+    kernel.load_module("vfio-pci")
+    kernel.write(f"/sys/bus/pci/devices/{GPU}/driver_override", "vfio-pci")
+    kernel.write("/sys/bus/pci/drivers/nvidia/unbind", GPU)
+    kernel.write("/sys/bus/pci/drivers_probe", GPU)
+    kernel.hold(GPU, 4711, "qemu-system-x86")
+    for verb in ("bind", "release"):
+        answer = client.post(f"/v1/gpus/{GPU}/{verb}", json={"force": True})
+        assert (answer.status_code, answer.get_json()["code"]) == (409, "in-use"), verb
+    assert service._at_desk.store.bindings.get(GPU) is None
+    kernel.let_go(4711)
+    assert client.post(f"/v1/gpus/{GPU}/bind?wait=30", json={}).get_json()["state"] == "succeeded"

@@ -36,10 +36,20 @@ def plan_lasting_bind(
     settled = known is not None and not plan.steps and known.owner in (owner, OPERATOR)
     if plan.refusal is not None or settled:
         return plan
+    if known is None and (foreign := _in_use(gpu)):
+        return replace(plan, steps=(), refusal=foreign)
     originals = _originals(inventory, gpu, also, known)
     keep = owner if known is None or known.owner != OPERATOR else OPERATOR
     remember = RememberBinding(gpu.address, fingerprint(gpu), driver, keep, dict(originals))
     return replace(plan, steps=(*plan.steps, remember))
+
+
+def _in_use(gpu: Gpu) -> Refusal | None:
+    """A GPU that somebody brought to VFIO and uses there is theirs: it is not made ours behind their back."""
+    reasons = tuple(reason for reason in gpu.passthrough.reasons if reason.code == "in-use")
+    if not reasons:
+        return None
+    return Refusal("in-use", reasons[0].message, reasons, "ask again when the VM that has it is gone")
 
 
 def _originals(
