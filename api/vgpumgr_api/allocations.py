@@ -42,7 +42,7 @@ def list_allocations(query: AllocationListQuery) -> Response:
 @api.post(
     "/v1/allocations",
     summary="Allocate",
-    responses={200: PlanModel, 201: AllocationModel, 202: AllocationModel, **problems(404, 409, 413, 415)},
+    responses={200: PlanModel, 201: AllocationModel, 202: AllocationModel, **problems(403, 404, 409, 413, 415)},
 )
 @idempotent
 def create_allocation(query: ChangeQuery, header: CreateHeaders, body: RequestBody) -> Response:
@@ -62,7 +62,7 @@ def show_allocation(path: IdPath, query: NoQuery) -> Response:
 @api.delete(
     "/v1/allocations/<id>",
     summary="Release",
-    responses={200: AllocationOrPlan, 202: AllocationModel, **problems(404, 409, 412)},
+    responses={200: AllocationOrPlan, 202: AllocationModel, **problems(403, 404, 409, 412)},
 )
 def release_allocation(path: IdPath, query: ChangeQuery, header: ChangeHeaders) -> Response:
     """Give everything back. Idempotent. Refused while the VM runs. `If-Match` guards against surprises."""

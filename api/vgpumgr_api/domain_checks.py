@@ -15,7 +15,7 @@ from vgpumgr_api.schemas import CheckBody, NoQuery
 api = APIBlueprint("domain-checks", __name__, abp_tags=[Tag(name="domain-checks", description="Preflight")])
 
 
-@api.post("/v1/domain-checks", summary="Check a domain XML", responses={200: CheckModel, **problems(413, 415)})
+@api.post("/v1/domain-checks", summary="Check a domain XML", responses={200: CheckModel, **problems(403, 413, 415)})
 def check_domain(query: NoQuery, body: CheckBody) -> Response:
     """What would stop the VM, found before libvirt finds it. Changes nothing. The XML may be the body itself."""
     return plain(service().check_domain(xml_body(body.xml)))

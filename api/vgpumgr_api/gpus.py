@@ -24,7 +24,7 @@ from vgpumgr_api.schemas import (
 )
 
 api = APIBlueprint("gpus", __name__, abp_tags=[Tag(name="gpus", description="GPUs and their drivers")])
-_CHANGES = {200: OperationOrPlan, 202: OperationModel, **problems(404, 409, 412, 413, 415)}
+_CHANGES = {200: OperationOrPlan, 202: OperationModel, **problems(403, 404, 409, 412, 413, 415)}
 
 
 @api.get("/v1/gpus", summary="GPUs", responses={200: GpuPage, **problems()})

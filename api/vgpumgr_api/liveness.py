@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
 
 SECONDS = 10.0
 
 
-class _UnixConnection(HTTPConnection):
-    def __init__(self, path: Path) -> None:
+class _Connection(HTTPConnection):
+    """HTTP to wherever a listening socket listens."""
+
+    def __init__(self, family: int, address: object) -> None:
         super().__init__("localhost", timeout=SECONDS)
-        self._path = path
+        self._family, self._address = family, address
 
     def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock = socket.socket(self._family, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
+        self.sock.connect(self._address)  # type: ignore[arg-type]
 
 
-def answers_itself(path: Path) -> bool:
-    """Whether ``GET /healthz`` is answered: threads that all hang show here."""
-    connection = _UnixConnection(path)
-    try:
-        connection.request("GET", "/healthz", headers={"Connection": "close"})
-        return connection.getresponse().status == 200
-    except (OSError, HTTPException):
-        return False
-    finally:
-        connection.close()
+def prober(listener: int) -> Callable[[], bool]:
+    """A function that tells whether ``GET /healthz`` is answered there: threads that all hang show.
+
+    ``listener`` is the file descriptor of a listening socket, whoever opened it.
+    """
+    with socket.socket(fileno=os.dup(listener)) as listening:
+        family, address = listening.family, listening.getsockname()
+
+    def answers() -> bool:
+        connection = _Connection(family, address)
+        try:
+            connection.request("GET", "/healthz", headers={"Connection": "close"})
+            return connection.getresponse().status == 200
+        except (OSError, HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    return answers

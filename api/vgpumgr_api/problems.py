@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 
 from flask import Flask, Response, request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.exceptions import HTTPException
 
 from vgpumgr.errors import VgpumgrError
@@ -17,6 +17,20 @@ from vgpumgr_api.requests import request_id
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:vgpumgr:problem:"
 """Problem types are names, not addresses: docs/reference/errors.md says what each code means."""
+
+_EXAMPLE: dict[str, Any] = {
+    "type": _TYPE + "no-candidate",
+    "title": "Conflict",
+    "status": 409,
+    "detail": "nothing on this host can give desktop-17 1 × NVIDIA A40-4Q",
+    "code": "no-candidate",
+    "hint": "the reasons say what stands in the way of each GPU",
+    "errors": [],
+    "reasons": [
+        {"code": "reserved", "message": "0000:3b:00.0 is promised to an allocation", "addresses": ["0000:3b:00.0"]}
+    ],
+    "request_id": "6f1c2c0c8f5e4f0e9d523f1c1f6f1c11",
+}
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +63,8 @@ class ProblemReason(BaseModel):
 
 class Problem(BaseModel):
     """RFC 9457 problem details."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     type: str
     title: str

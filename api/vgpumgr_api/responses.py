@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, RootModel
+from pydantic import ConfigDict, Field, RootModel
 
 from vgpumgr_api.host_responses import Answer, ReasonModel
 
@@ -51,6 +51,33 @@ class PlanModel(Answer):
 class OperationModel(Answer):
     """A plan being carried out."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "b1a6c1ce-2c1f-4d0c-8d53-6c8a5f0d9a01",
+                    "host_id": "vdi-a40",
+                    "kind": "bind",
+                    "subject": "0000:3b:00.0",
+                    "state": "succeeded",
+                    "created_at": "2026-01-05T09:00:00.000000Z",
+                    "updated_at": "2026-01-05T09:00:01.000000Z",
+                    "steps": [
+                        {
+                            "kind": "unbind",
+                            "address": "0000:3b:00.0",
+                            "describe": "take 0000:3b:00.0 from nvidia",
+                            "state": "done",
+                            "error": None,
+                        }
+                    ],
+                    "error": None,
+                    "allocation_id": None,
+                }
+            ]
+        }
+    )
+
     id: str
     kind: str
     subject: str
@@ -75,6 +102,34 @@ class DeviceModel(Answer):
 
 class AllocationModel(Answer):
     """GPUs or vGPUs granted to one VM. `generation` is the entity tag."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": "0c3f5a52-4f0e-4b8e-9d52-3f1c1f6f1c11",
+                    "tenant": "default",
+                    "vm": "desktop-17",
+                    "state": "ready",
+                    "generation": 3,
+                    "devices": [
+                        {
+                            "kind": "mdev",
+                            "gpu": "0000:5e:00.0",
+                            "handle": "6c0f3b1e-9d0a-4b8a-9a51-0d6f1d5f7a10",
+                            "profile_id": "nvidia-560",
+                            "profile": "NVIDIA A40-4Q",
+                            "companions": [],
+                        }
+                    ],
+                    "operation_id": "b1a6c1ce-2c1f-4d0c-8d53-6c8a5f0d9a01",
+                    "error": None,
+                    "created_at": "2026-01-05T09:00:00.000000Z",
+                    "updated_at": "2026-01-05T09:00:01.000000Z",
+                }
+            ]
+        }
+    )
 
     id: str
     tenant: str

@@ -186,6 +186,8 @@ class XmlQuery(_Guest, Lenient):
 class BindBody(Strict):
     """How to bind."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"driver": "vfio-pci", "force": True}]})
+
     driver: str = Field("auto", pattern=r"^[A-Za-z0-9_-]{1,64}$", description="`auto`, or a VFIO driver's name")
     force: bool = Field(False, description="take the GPU although the host uses it (boot display, open handles)")
     also: list[Annotated[str, ADDRESS]] = Field(
@@ -201,6 +203,15 @@ class ReleaseBody(Strict):
 
 class RequestBody(Strict):
     """What a VM asks for: `count` vGPUs of `profile`, or `count` whole GPUs."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"vm": "desktop-17", "profile": "NVIDIA A40-4Q"},
+                {"vm": "train-1", "count": 2, "vendor_id": "10de", "numa_node": 0},
+            ]
+        }
+    )
 
     vm: str = Field(pattern=VM_NAME, max_length=64, examples=["desktop-17"])
     tenant: str = Field("default", pattern=VM_NAME, max_length=64)
@@ -221,11 +232,27 @@ class RequestBody(Strict):
 class DefineBody(_Guest, Strict):
     """Which VM to define for which allocation."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "allocation_id": "0c3f5a52-4f0e-4b8e-9d52-3f1c1f6f1c11",
+                    "template": "windows11-desktop",
+                    "memory_mib": 16384,
+                    "vcpus": 8,
+                    "disks": ["/var/lib/libvirt/images/desktop-17.qcow2"],
+                }
+            ]
+        }
+    )
+
     allocation_id: str = Field(max_length=64, pattern=TEXT)
 
 
 class StopBody(Strict):
     """How to stop."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"force": True}]})
 
     force: bool = Field(False, description="pull the plug instead of asking the guest")
 

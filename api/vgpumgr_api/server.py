@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from pathlib import Path
+from collections.abc import Callable
 
 from vgpumgr.assembly import open_service
 from vgpumgr.config import Config
@@ -12,7 +12,7 @@ from vgpumgr.errors import EXIT_OK, VgpumgrError
 from vgpumgr.service import Service
 from vgpumgr_api import logs, sockets
 from vgpumgr_api.app import create_app
-from vgpumgr_api.liveness import answers_itself
+from vgpumgr_api.liveness import prober
 from vgpumgr_api.notify import Notifier
 from vgpumgr_api.worker import Worker
 
@@ -48,16 +48,18 @@ def _run(config: Config, listeners: list[int], notifier: Notifier) -> None:
             notifier.stopping()
             app.extensions["vgpumgr"].waiting_room.close()
 
+        # Made first: gunicorn closes the descriptors that it is given, and goes on with copies.
+        start = (service, notifier, prober(listeners[0]))
         worker = Worker(app, listeners, config.threads + HEALTH_THREADS, stop)
         # Reconciling goes on beside the first answers: /readyz says how far it is.
-        threading.Thread(target=_start, args=(service, notifier, config.socket), name="start", daemon=True).start()
+        threading.Thread(target=_start, args=start, name="start", daemon=True).start()
         worker.init_process()
     finally:
         # What is being done to the host is let end: the step in progress, and those that belong to it.
         service.close()
 
 
-def _start(service: Service, notifier: Notifier, socket: Path) -> None:
+def _start(service: Service, notifier: Notifier, answers: Callable[[], bool]) -> None:
     try:
         service.start()
     except VgpumgrError as error:
@@ -66,4 +68,4 @@ def _start(service: Service, notifier: Notifier, socket: Path) -> None:
         return
     log.info("ready")
     notifier.send("READY=1\nSTATUS=serving")
-    notifier.watch(lambda: answers_itself(socket))
+    notifier.watch(answers)

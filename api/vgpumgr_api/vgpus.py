@@ -33,8 +33,8 @@ from vgpumgr_api.vgpu_schemas import (
 )
 
 api = APIBlueprint("vgpus", __name__, abp_tags=[Tag(name="vgpus", description="vGPUs, and how GPUs are cut")])
-_CREATES = {200: OperationOrPlan, 202: OperationModel, **problems(404, 409, 413, 415)}
-_CHANGES = {**_CREATES, **problems(404, 409, 412, 413, 415)}
+_CREATES = {200: OperationOrPlan, 202: OperationModel, **problems(403, 404, 409, 413, 415)}
+_CHANGES = {**_CREATES, **problems(403, 404, 409, 412, 413, 415)}
 
 
 @api.get("/v1/vgpus", summary="vGPUs", responses={200: VgpuPage, **problems(404)})

@@ -25,7 +25,7 @@ from vgpumgr_api.schemas import (
 )
 
 api = APIBlueprint("vms", __name__, abp_tags=[Tag(name="vms", description="Virtual machines in libvirt")])
-_CHANGES = {200: VmOrPlan, **problems(404, 409, 412, 413, 415)}
+_CHANGES = {200: VmOrPlan, **problems(403, 404, 409, 412, 413, 415)}
 
 
 @api.get("/v1/vms", summary="Virtual machines", responses={200: VmPage, **problems()})
@@ -40,7 +40,7 @@ def list_vms(query: VmListQuery) -> Response:
 
 
 @api.post(
-    "/v1/vms", summary="Define a VM", responses={200: PlanModel, 201: VmModel, **problems(404, 409, 413, 415)}
+    "/v1/vms", summary="Define a VM", responses={200: PlanModel, 201: VmModel, **problems(403, 404, 409, 413, 415)}
 )
 @idempotent
 def define_vm(query: DryRunQuery, header: CreateHeaders, body: DefineBody) -> Response:
@@ -80,7 +80,7 @@ def stop_vm(path: NamePath, query: DryRunQuery, header: ChangeHeaders, body: Sto
 @api.delete(
     "/v1/vms/<name>",
     summary="Undefine",
-    responses={200: PlanModel, 204: None, **problems(404, 409, 412)},
+    responses={200: PlanModel, 204: None, **problems(403, 404, 409, 412)},
 )
 def undefine_vm(path: NamePath, query: DryRunQuery, header: ChangeHeaders) -> Response:
     """Remove the definition of a VM of ours that is off. The allocation stays. `dry_run` answers the plan."""

@@ -161,10 +161,11 @@ def test_it_serves_on_the_socket_of_systemd_and_leaves_it_there(tmp_path: Path) 
         listener.listen()
         number = listener.fileno()
         wrapper = [sys.executable, "-c", AS_SYSTEMD, str(number)]
-        with running(folder, wrapper=wrapper, fds=[number]) as service:
+        with running(folder, wrapper=wrapper, fds=[number], WATCHDOG_USEC="200000") as service:
             there = Running(service.process, tmp_path / "activated.sock", service.said)
             assert ask(there.connect(), "GET", "/healthz")[0] == 200
             assert not service.socket.exists()
+            assert service.hear() == "WATCHDOG=1"
             assert service.stop() == 0
         assert (tmp_path / "activated.sock").exists()
 
