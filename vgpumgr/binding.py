@@ -186,12 +186,11 @@ def _hint(gpu: Gpu, reasons: Sequence[Reason]) -> str:
     shared = [name for reason in reasons if reason.code == "group-shared" for name in reason.addresses]
     if shared:
         named = " ".join(f"--also {name}" for name in shared if name not in own)
-        return f"to take these from the host too, name each of them: {named}"
+        force = " --force" if any(reason.code in FORCIBLE for reason in reasons) else ""
+        return f"to take these from the host too, name each of them: {named}{force}"
     if all(reason.code in FORCIBLE for reason in reasons):
         return "if the host can do without it, repeat with --force"
-    return (
-        f"'vgpumgr host doctor' says what to change for {reasons[0].addresses[0] if reasons[0].addresses else 'it'}"
-    )
+    return f"'vgpumgr host doctor' says what to change for {gpu.address}"
 
 
 def _overruled(gpu: Gpu, force: bool) -> tuple[Reason, ...]:

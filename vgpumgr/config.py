@@ -111,7 +111,7 @@ def _convert(key: str, value: Any, wanted: type, origin: str) -> Any:
     return converted
 
 
-_NAMES = {str: "text", Path: "path", int: "whole number", float: "number"}
+_NAMES = {str: "text", type(Path()): "path", int: "whole number", float: "number"}
 _LOOPBACK = ("127.", "localhost", "[::1]")
 
 

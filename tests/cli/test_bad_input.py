@@ -62,6 +62,20 @@ def test_an_unknown_simulated_host_lists_the_known_ones(vgpumgr: Vgpumgr) -> Non
     check_one_line(vgpumgr("--simulate", "nope", "gpu", "list"), 2, "nope", "vdi-a40")
 
 
+@pytest.mark.parametrize("option", ["--sysfs-root", "--simulate", "--config", "--socket"])
+def test_an_empty_source_is_not_this_machine(option: str, vgpumgr: Vgpumgr) -> None:
+    check_one_line(vgpumgr(option, "", "gpu", "list"), 2, option, "empty")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("[" * 5000, "nested too deep"), ("hostname: [1]\n", "hostname: must be text")]
+)
+def test_a_host_description_that_makes_no_sense(text: str, word: str, vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    file = tmp_path / "host.yaml"
+    file.write_text(text)
+    check_one_line(vgpumgr("--simulate", file, "gpu", "list"), 2, word, "host-descriptions.md")
+
+
 def test_two_sources_at_once(vgpumgr: Vgpumgr, tree: Path) -> None:
     check_one_line(vgpumgr("--sysfs-root", tree, "--simulate", "vdi-a40", "gpu", "list"), 2, "--simulate")
 
@@ -74,6 +88,12 @@ def test_a_settings_file_with_an_unknown_setting(vgpumgr: Vgpumgr, tmp_path: Pat
     file = tmp_path / "config.toml"
     file.write_text("colour = 'blue'\n")
     check_one_line(vgpumgr("--config", file, "gpu", "list"), 2, "colour", "configuration.md")
+
+
+def test_a_setting_of_the_wrong_type(vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("socket = 5\n")
+    check_one_line(vgpumgr("--config", file, "gpu", "list"), 2, "socket must be a path, not 5")
 
 
 def test_a_recording_cannot_be_changed(vgpumgr: Vgpumgr, tree: Path) -> None:

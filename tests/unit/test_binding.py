@@ -176,6 +176,23 @@ def test_group_members_go_along_only_when_each_is_named() -> None:
     assert kernel.driver("0000:18:00.0") == "vfio-pci"
 
 
+def test_a_shared_boot_display_says_all_it_takes_to_have_it() -> None:
+    card_on_console = card("17", boot_vga=True, group=7)
+    neighbour = {"address": "0000:18:00.0", "id": "8086:1572", "class": "020000", "driver": "i40e", "group": 7}
+    kernel = host(*[{**item, "group": 7} for item in card_on_console], neighbour)
+    refusal = bind_plan(kernel).refusal
+    assert refusal is not None
+    assert refusal.hint.endswith(": --also 0000:18:00.0 --force")
+    assert bind_plan(kernel, also=["0000:18:00.0"]).refusal is not None
+    assert bind_plan(kernel, also=["0000:18:00.0"], force=True).refusal is None
+
+
+def test_a_refusal_sends_to_the_doctor_for_the_gpu_that_was_named() -> None:
+    refusal = bind_plan(refused_vfs()).refusal
+    assert refusal is not None
+    assert refusal.hint == f"'vgpumgr host doctor' says what to change for {CARD}"
+
+
 @pytest.mark.parametrize("name", ["0000:99:00.0", TWIN])
 def test_functions_that_do_not_belong_to_the_group_cannot_be_named(name: str) -> None:
     refusal = bind_plan(two_cards(), also=[name]).refusal

@@ -20,6 +20,9 @@ def invocation_of(context: click.Context) -> Invocation:
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Remember a global option. Given twice, the one further right wins; not given, nothing changes."""
+    if value == "":
+        # An unset shell variable must not turn a recording into this machine.
+        raise click.BadParameter("it is empty", ctx=context, param=parameter)
     if value is not None and parameter.name is not None:
         setattr(invocation_of(context), parameter.name, value)
 

@@ -29,6 +29,9 @@ def build(name: str, description: Mapping[str, Any]) -> SimulatedKernel:
     """The simulated kernel of a described host. Raises :class:`SourceError` naming the entry that is wrong."""
     _known(description, _HOST_KEYS, "the host")
     machine = Machine(Tree())
+    for key in ("hostname", "kernel", "cmdline"):
+        if isinstance(description.get(key), list | dict):
+            raise _wrong(key, "must be text")
     iommu = description.get("iommu", "intel")
     for module, drivers in dict(description.get("modules") or {}).items():
         machine.modules[str(module)] = tuple(drivers)

@@ -46,6 +46,10 @@ def _load(path: Path) -> Mapping[str, Any]:
         raise SourceError(
             f"{path} is not valid YAML: {error}", hint="see docs/reference/host-descriptions.md"
         ) from error
+    except RecursionError as error:
+        raise SourceError(
+            f"{path} is nested too deep to be a host description", hint="see docs/reference/host-descriptions.md"
+        ) from error
     if not isinstance(loaded, dict):
         raise SourceError(
             f"{path} describes no host: it must be a mapping", hint="see docs/reference/host-descriptions.md"
