@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from vgpumgr.address import sort_key
 from vgpumgr.errors import Reason
+from vgpumgr.inventory.classes import is_vfio_driver
 from vgpumgr.inventory.variants import best_vfio_driver, module_of
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
 from vgpumgr.model.host import Gpu, Holder, HostInventory, PassthroughState
@@ -73,15 +74,16 @@ def plan_release(
     """The plan that gives a GPU and its companions back to the drivers they had, overrides cleared.
 
     ``originals`` maps addresses to the drivers recorded at binding (``None``: it had none); for an address that
-    is not in it, the kernel chooses. Empty when nothing is on VFIO and no override is left.
+    is not in it, the kernel chooses. Empty when nothing is on VFIO and no override for VFIO is left.
     """
     originals = originals or {}
     known = {item.address: item for item in inventory.functions}
     addresses = {gpu.address, *(companion.address for companion in gpu.companions), *originals}
     functions = [known[name] for name in sorted(addresses & set(known), key=sort_key)]
     moving = [item for item in functions if item.vfio or (not item.driver and override_of(kernel, item.address))]
+    cleared = [SetOverride(item.address, "", prior) for item, prior in _left_reserved(kernel, functions)]
     if not moving:
-        return Plan("release", gpu.address)
+        return Plan("release", gpu.address, tuple(cleared))
     refusal = _release_refusal(gpu, force)
     if refusal is not None:
         return Plan("release", gpu.address, refusal=refusal)
@@ -90,7 +92,16 @@ def plan_release(
         steps.append(CheckIdle(gpu.address, tuple(item.address for item in moving)))
     for item in moving:
         steps += _give_back(kernel, item, originals)
+    steps += cleared
     return Plan("release", gpu.address, tuple(steps), after_crash=AfterCrash.FORWARD)
+
+
+def _left_reserved(kernel: Kernel, functions: Iterable[PciFunction]) -> Iterable[tuple[PciFunction, str]]:
+    """Functions on a host driver that the next probe would give to VFIO, with the override that says so."""
+    for item in functions:
+        override = override_of(kernel, item.address)
+        if item.driver and not item.vfio and is_vfio_driver(override):
+            yield item, override
 
 
 def _functions(inventory: HostInventory, gpu: Gpu, also: Sequence[str]) -> list[PciFunction]:

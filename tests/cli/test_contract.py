@@ -119,6 +119,14 @@ def test_a_snapshot_replaces_no_file_unasked(vgpumgr: Vgpumgr, tree: Path, tmp_p
     assert archive.read_text() == "mine"
 
 
+def test_a_snapshot_that_cannot_be_written_says_what_to_do(vgpumgr: Vgpumgr, tree: Path, tmp_path: Path) -> None:
+    ended = vgpumgr("--sysfs-root", tree, "host", "snapshot", tmp_path / "none" / "host.tar")
+    assert ended.status == 2
+    assert ended.err.count("\n") == 1
+    assert "a folder you can write to" in ended.err
+    assert vgpumgr("--sysfs-root", tree, "host", "snapshot", tmp_path / ("x" * 300)).status == 2
+
+
 def test_doctor_names_each_gpu_with_a_mark_and_a_remedy(vgpumgr: Vgpumgr, tree: Path) -> None:
     text = vgpumgr("--sysfs-root", tree, "host", "doctor").out
     assert f"✗ {BOOT}" in text

@@ -200,6 +200,19 @@ def test_functions_that_do_not_belong_to_the_group_cannot_be_named(name: str) ->
     assert refusal.code in ("address-unknown", "other-group")
 
 
+def test_release_clears_an_override_left_on_a_function_of_the_host() -> None:
+    kernel = two_cards()
+    kernel.write(f"/sys/bus/pci/devices/{AUDIO}/driver_override", "vfio-pci")
+    inventory = take_inventory(kernel)
+    plan = plan_release(kernel, inventory, next(gpu for gpu in inventory.gpus if gpu.address == CARD))
+    assert [(step.kind, step.subject, step.target_value) for step in plan.steps] == [
+        ("set-driver-override", AUDIO, "\n")
+    ]
+    run(kernel, plan)
+    assert kernel.read(f"/sys/bus/pci/devices/{AUDIO}/driver_override") == b"(null)\n"
+    assert kernel.driver(AUDIO) == "snd_hda_intel"
+
+
 WRITES = [r"17:00\.0/driver_override", "nvidia/unbind", "snd_hda_intel/unbind", r"drivers_probe 0000:17:00\.1"]
 
 

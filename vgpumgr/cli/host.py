@@ -103,7 +103,7 @@ def doctor(invocation: Invocation) -> None:
 @pass_invocation
 def snapshot(invocation: Invocation, file: Path, overwrite: bool) -> None:
     """Write what vgpumgr reads of this host to a tar FILE that --sysfs-root takes. No serials, no MACs."""
-    if file.exists() and not overwrite:
+    if _is_there(file) and not overwrite:
         raise UsageError(
             f"{file} is there already", hint="choose another name, or add --overwrite", code="file-exists"
         )
@@ -112,6 +112,21 @@ def snapshot(invocation: Invocation, file: Path, overwrite: bool) -> None:
     emit(invocation, {"file": str(file), "bytes": file.stat().st_size}, lambda data, _: str(data["file"]))
     if not invocation.machine_readable:
         note(f"read it with: vgpumgr --sysfs-root {file} inventory")
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError as error:
+        raise _unwritable(file, error) from error
+
+
+def _unwritable(file: Path, error: OSError) -> SourceError:
+    return SourceError(
+        f"cannot write {file}: {error.strerror}",
+        hint="name a file in a folder you can write to",
+        code="file-unwritable",
+    )
 
 
 def _write_whole(backend: Backend, file: Path) -> None:
@@ -128,4 +143,4 @@ def _write_whole(backend: Backend, file: Path) -> None:
                 part.unlink()
                 raise
     except OSError as error:
-        raise SourceError(f"cannot write {file}: {error.strerror}", code="file-unwritable") from error
+        raise _unwritable(file, error) from error
