@@ -199,3 +199,12 @@ def test_an_empty_root_has_nothing_and_says_nothing_false(tmp_path: Path) -> Non
     inventory = look(tree)
     assert (inventory.functions, inventory.gpus, inventory.groups) == ((), (), ())
     assert not inventory.iommu.active
+
+
+def test_a_tree_without_pci_functions_says_so(tmp_path: Path) -> None:
+    from vgpumgr.kernel.recorded import open_recording
+
+    (tmp_path / "sys").mkdir()
+    inventory = take_inventory(open_recording(str(tmp_path)))
+    assert inventory.gpus == ()
+    assert "no-pci-functions" in {warning.code for warning in inventory.warnings}

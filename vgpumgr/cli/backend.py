@@ -193,7 +193,7 @@ def open_backend(invocation: Invocation, needs: Needs) -> AbstractContextManager
             from vgpumgr.cli.remote import RemoteBackend
 
             return RemoteBackend(client)
-        if needs is Needs.SERVICE and not (config.sysfs_root or config.simulate):
+        if needs is Needs.SERVICE:
             raise _not_running(config.socket)
     if needs is Needs.SERVICE and config.sysfs_root:
         raise UsageError(

@@ -57,6 +57,8 @@ class _Pass:
 
     def run(self) -> dict[str, PciFunction]:
         names = self._reader.names(PCI_DEVICES, "host")
+        if not names:
+            self._reader.warn("no-pci-functions", f"{PCI_DEVICES} holds nothing: is this a host's /sys?", "host")
         # A fragment of a recording may hold a parent of mediated devices and nothing else of it.
         parents = self._reader.names(MDEV_PARENTS, "host")
         names = sorted({*names, *filter(address.is_address, parents)}) if parents else names
