@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from vgpumgr.model.host import GpuKind
 
 NVIDIA = "10de"
@@ -31,6 +33,7 @@ _MANAGEMENT_CHIPS = frozenset(
 )
 
 
+@lru_cache(maxsize=1024)
 def gpu_kind(class_id: str | None, vendor: str | None, device: str | None) -> GpuKind | None:
     """The kind of a GPU-like function, ``None`` for everything else.
 

@@ -1,13 +1,13 @@
 """Every PCI function of the host, with as few reads as will do: a link, ``uevent``, ``numa_node``, ``driver``.
 
-A host has hundreds of functions and few different drivers, buses and NUMA nodes: what a text means is worked
-out once and remembered for the length of one pass.
+A host has hundreds of functions and few different models, drivers, buses and NUMA nodes: what a text means is
+worked out once and remembered.
 """
 
 from __future__ import annotations
 
-import posixpath
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from vgpumgr import address
@@ -20,7 +20,8 @@ _MAX_NODES = 1024
 """Linux counts NUMA nodes below 2**10; a larger number is nonsense."""
 
 _UP = "../../../devices/"
-_UEVENT = re.compile(rb"^PCI_CLASS=([0-9A-F]{1,6})\nPCI_ID=([0-9A-F]{4}):([0-9A-F]{4})$", re.MULTILINE)
+_IDS = re.compile(r"([0-9a-f]{1,6})\npci_id=([0-9a-f]{4}):([0-9a-f]{4})(?:\n|$)")
+_IDS_LENGTH = len(b"FFFFFF\nPCI_ID=FFFF:FFFF\n")
 
 
 def read_functions(reader: Reader, group_of: dict[str, int]) -> dict[str, PciFunction]:
@@ -38,22 +39,25 @@ class _Identity(NamedTuple):
     gpu_like: bool
 
 
+class _Parent(NamedTuple):
+    """What the functions on one bus have in common: where they lie, and the functions above them."""
+
+    place: str
+    bridges: tuple[str, ...]
+
+
 def _judged(class_id: str | None, vendor: str | None, device: str | None) -> _Identity:
     gpu_like = gpu_kind(class_id, vendor, device) is not None
     return _Identity(class_id, vendor, device, gpu_like or is_network(class_id), gpu_like)
 
 
 class _Pass:
-    """One pass over the functions, and what it has learned so far."""
+    """One pass over the functions."""
 
     def __init__(self, reader: Reader, group_of: dict[str, int]) -> None:
         self._reader = reader
         self._kernel = reader.kernel
         self._group_of = group_of
-        self._bridges: dict[str, tuple[str, ...]] = {}
-        self._drivers: dict[str, tuple[str | None, bool]] = {}
-        self._identities: dict[tuple[bytes, ...], _Identity] = {}
-        self._nodes: dict[bytes, int | None] = {}
 
     def run(self) -> dict[str, PciFunction]:
         names = self._reader.names(PCI_DEVICES, "host")
@@ -73,7 +77,7 @@ class _Pass:
         return functions
 
     def _function(self, name: str) -> PciFunction:
-        place, base = self._place(name)
+        base, bridges = self._place(name)
         class_id, vendor, device, concerned, gpu_like = self._identity(base, name)
         driver, vfio = self._driver(base)
         group = self._group_of.get(name)
@@ -84,30 +88,30 @@ class _Pass:
             physfn = _physical_function(self._reader, base, name)
             vfio = vfio or (gpu_like and driver is not None and self._kernel.exists(f"{base}/vfio-dev"))
         node = self._numa_node(base, name)
-        return PciFunction(name, class_id, vendor, device, driver, group, node, self._path(place), physfn, vfio)
+        return PciFunction(name, class_id, vendor, device, driver, group, node, bridges, physfn, vfio)
 
-    def _place(self, name: str) -> tuple[str, str]:
-        """The text of a function's link, and where to read: the link's target spares the kernel a detour."""
-        base = f"{PCI_DEVICES}/{name}"
-        place = self._reader.link(base) or ""
-        if place.startswith(_UP) and place.endswith(name):
-            return place, f"/sys/devices/{place.removeprefix(_UP)}"
-        return place, base
+    def _place(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Where to read of a function, and the functions above it: both from the text of its link.
+
+        The link's target spares the kernel a detour at every read.
+        """
+        try:
+            above, _, last = self._kernel.readlink(f"{PCI_DEVICES}/{name}").rpartition("/")
+        except OSError:
+            return f"{PCI_DEVICES}/{name}", ()
+        parent = _parent(above)
+        if last != name:
+            return f"{PCI_DEVICES}/{name}", parent.bridges
+        return f"{parent.place}/{name}", parent.bridges
 
     def _identity(self, base: str, name: str) -> _Identity:
         """Class, vendor and device: one read of ``uevent``; attribute by attribute where that does not tell."""
         try:
-            found = _UEVENT.search(self._kernel.read(f"{base}/uevent"))
+            text = b"\n" + self._kernel.read(f"{base}/uevent")
         except OSError:
-            found = None
-        if found is None:
             return _judged(*_identity_by_attributes(self._reader, base, name))
-        written = found.groups()
-        identity = self._identities.get(written)
-        if identity is None:
-            class_id, vendor, device = (text.decode().lower() for text in written)
-            identity = self._identities[written] = _judged(class_id.rjust(6, "0"), vendor, device)
-        return identity
+        written = text.partition(b"\nPCI_CLASS=")[2][:_IDS_LENGTH]
+        return _identity_of(written) or _judged(*_identity_by_attributes(self._reader, base, name))
 
     def _driver(self, base: str) -> tuple[str | None, bool]:
         """The driver's name, and whether it is a VFIO driver's."""
@@ -115,43 +119,54 @@ class _Pass:
             target = self._kernel.readlink(f"{base}/driver")
         except OSError:
             return None, False
-        driver = self._drivers.get(target)
-        if driver is None:
-            name = clean(posixpath.basename(target.rstrip("/"))) or None
-            driver = self._drivers[target] = (name, is_vfio_driver(name))
-        return driver
+        return _driver_of(target)
 
     def _numa_node(self, base: str, name: str) -> int | None:
-        data: bytes | None
         try:
             data = self._kernel.read(f"{base}/numa_node")
-        except OSError:
-            data = self._reader.raw(f"{base}/numa_node", name)
-        if data is None:
+        except OSError as error:
+            self._reader.unreadable(error, f"{base}/numa_node", name)
             return None
-        if data not in self._nodes:
-            text = data.decode("utf-8", "replace").strip()
-            node = whole(text)
-            if node is None or node >= _MAX_NODES:
-                # Not remembered: every function that shows it gets its own warning.
-                self._reader.malformed(f"{base}/numa_node", text, name)
-                return None
-            self._nodes[data] = node if node >= 0 else None
-        return self._nodes[data]
+        node = _whole(data)
+        if node is None or node >= _MAX_NODES:
+            self._reader.malformed(f"{base}/numa_node", data.decode("utf-8", "replace").strip(), name)
+            return None
+        return node if node >= 0 else None
 
-    def _path(self, place: str) -> tuple[str, ...]:
-        """The functions between the root bus and this one, from the text of the device link.
 
-        A host bridge nested in the path (VMD) starts a new hierarchy: what is before it is no PCIe parent.
-        """
-        above = place.rpartition("/")[0]
-        bridges = self._bridges.get(above)
-        if bridges is None:
-            parts = above.split("/")
-            roots = [index for index, part in enumerate(parts) if part.startswith("pci")]
-            below = parts[roots[-1] + 1 :] if roots else []
-            bridges = self._bridges[above] = tuple(part for part in below if address.is_address(part))
-        return bridges
+@lru_cache(maxsize=1024)
+def _identity_of(written: bytes) -> _Identity | None:
+    """From ``30200\\nPCI_ID=10DE:2235`` and whatever follows; ``None`` when it is no such text."""
+    found = _IDS.match(written.decode("latin-1").lower())
+    if found is None:
+        return None
+    class_id, vendor, device = found.groups()
+    return _judged(class_id.rjust(6, "0"), vendor, device)
+
+
+@lru_cache(maxsize=256)
+def _driver_of(target: str) -> tuple[str | None, bool]:
+    """The driver's name from the text of a link, and whether it is a VFIO driver's."""
+    name = clean(target.rstrip("/").rpartition("/")[2]) or None
+    return name, is_vfio_driver(name)
+
+
+@lru_cache(maxsize=256)
+def _whole(data: bytes) -> int | None:
+    return whole(data.decode("utf-8", "replace"))
+
+
+@lru_cache(maxsize=1024)
+def _parent(above: str) -> _Parent:
+    """From the text of a device link, less its last part.
+
+    A host bridge nested in the path (VMD) starts a new hierarchy: what is before it is no PCIe parent.
+    """
+    parts = above.split("/")
+    roots = [index for index, part in enumerate(parts) if part.startswith("pci")]
+    below = parts[roots[-1] + 1 :] if roots else []
+    place = f"/sys/devices/{above.removeprefix(_UP)}" if above.startswith(_UP) else PCI_DEVICES
+    return _Parent(place, tuple(part for part in below if address.is_address(part)))
 
 
 def _identity_by_attributes(reader: Reader, base: str, name: str) -> tuple[str | None, str | None, str | None]:

@@ -40,10 +40,11 @@ def build_groups(
 
     ``detailed`` are the groups whose domain type is worth a read.
     """
-    names = {number: set(members) for number, members in membership.items()}
+    names = dict(membership)
     for function in functions.values():
-        if function.iommu_group is not None:
-            names.setdefault(function.iommu_group, set()).add(function.address)
+        number = function.iommu_group
+        if number is not None and function.address not in names.get(number, ()):
+            names[number] = sorted([*names.get(number, ()), function.address])
     return {
         number: _build_group(reader, number, names[number], functions, number in detailed)
         for number in sorted(names)
@@ -51,29 +52,28 @@ def build_groups(
 
 
 def _build_group(
-    reader: Reader, number: int, names: set[str], functions: Mapping[str, PciFunction], detailed: bool
+    reader: Reader, number: int, names: list[str], functions: Mapping[str, PciFunction], detailed: bool
 ) -> IommuGroup:
-    members = [name for name in names if name in functions or address.is_address(name)]
-    others = sorted(names.difference(members)) if len(members) < len(names) else []
-    if len(members) > 1:
-        members.sort(key=lambda name: (len(name), name))
-    blockers = [blocker for name in members if (blocker := _function_blocks(name, functions.get(name)))]
-    blockers += [blocker for name in others if (blocker := _other_blocks(reader, number, name))]
+    members, others, blockers = [], [], []
+    # In bus order: names come sorted as text, and a wider domain is a longer name.
+    for name in sorted(names, key=len):
+        if name in functions or address.is_address(name):
+            members.append(name)
+            blocker = _function_blocks(name, functions.get(name))
+        else:
+            others.append(clean(name))
+            blocker = _other_blocks(reader, number, name)
+        if blocker is not None:
+            blockers.append(blocker)
     kind = reader.text(f"{IOMMU_GROUPS}/{number}/type", f"group {number}") if detailed else None
-    return IommuGroup(
-        id=number,
-        members=tuple(members),
-        blockers=tuple(blockers),
-        other_members=tuple(clean(name) for name in others),
-        type=clean(kind) if kind else None,
-    )
+    return IommuGroup(number, tuple(members), tuple(blockers), tuple(others), clean(kind) if kind else None)
 
 
 def _function_blocks(name: str, function: PciFunction | None) -> Blocker | None:
     if function is None:
         return Blocker(name, None, "in the group, but not among the PCI functions: its driver cannot be told")
     driver = function.driver
-    if function.is_bridge or driver is None or function.vfio or driver in VFIO_STUB_DRIVERS:
+    if driver is None or function.vfio or driver in VFIO_STUB_DRIVERS or function.is_bridge:
         return None
     return Blocker(name, driver, f"bound to the host driver {driver}")
 

@@ -61,7 +61,7 @@ class Reader:
         try:
             return self.kernel.read(path)
         except OSError as error:
-            self._unreadable(error, path, subject)
+            self.unreadable(error, path, subject)
             return None
 
     def text(self, path: str, subject: str) -> str | None:
@@ -94,7 +94,7 @@ class Reader:
         try:
             return self.kernel.list(path)
         except OSError as error:
-            self._unreadable(error, path, subject)
+            self.unreadable(error, path, subject)
             return []
 
     def link(self, path: str) -> str | None:
@@ -114,6 +114,7 @@ class Reader:
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
         self.warn("attribute-malformed", f"{path} reads {shown!r}, which makes no sense", subject)
 
-    def _unreadable(self, error: OSError, path: str, subject: str) -> None:
+    def unreadable(self, error: OSError, path: str, subject: str) -> None:
+        """Warn that ``path`` exists and could not be read; that it is absent is ordinary."""
         if error.errno not in _ABSENT:
             self.warn("attribute-unreadable", f"{path}: {error.strerror or type(error).__name__}", subject)

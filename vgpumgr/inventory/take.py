@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from vgpumgr.inventory.classes import gpu_kind
@@ -78,7 +77,7 @@ def _find_cards(reader: Reader, functions: dict[str, PciFunction]) -> list[_Card
             if vf not in owned and vf in functions:
                 owned.add(vf)
                 vfs.setdefault(name, []).append(vf)
-                functions[vf] = replace(functions[vf], physfn=name)
+                functions[vf] = functions[vf]._replace(physfn=name)
     card_map = CardMap(functions)
     found = []
     for name, detail in details.items():
@@ -121,13 +120,10 @@ def _notice_vfio_members(reader: Reader, functions: dict[str, PciFunction], grou
     """A VFIO variant driver may have any name; ``vfio-dev`` gives it away. Looked for where GPUs are concerned."""
     concerned = set(groups)
     for name, function in functions.items():
-        open_question = function.driver and not function.vfio and not function.is_bridge
-        if (
-            open_question
-            and function.iommu_group in concerned
-            and reader.kernel.exists(f"{PCI_DEVICES}/{name}/vfio-dev")
-        ):
-            functions[name] = replace(function, vfio=True)
+        if function.driver is None or function.vfio or function.iommu_group not in concerned:
+            continue
+        if not function.is_bridge and reader.kernel.exists(f"{PCI_DEVICES}/{name}/vfio-dev"):
+            functions[name] = function._replace(vfio=True)
 
 
 class _Builder:

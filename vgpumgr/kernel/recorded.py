@@ -84,30 +84,30 @@ class RecordedDirectory(_ReadOnly):
     def __init__(self, source: str, root: Path) -> None:
         super().__init__(source)
         self.root = str(root.resolve())
-        self._resolved: dict[str, str] = {}
-        self._real: dict[str, str] = {"": ""}
+        self._directories = {"": self.root}
+        """Where directories lie on this machine, links followed, by their paths in the recording."""
 
     def read(self, path: str) -> bytes:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         parent, _, name = path.rpartition("/")
-        host = f"{self._resolved.get(parent) or self._directory(parent)}/{name}"
+        place = self._directories.get(parent) or self._enter(parent)
         try:
-            return read_file(host, os.O_NOFOLLOW)
+            return read_file(f"{place}/{name}", os.O_NOFOLLOW)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return read_file(self.root + self._enter(path), os.O_NOFOLLOW)
+                return read_file(self._enter(path), os.O_NOFOLLOW)
             raise
 
     def list(self, path: str) -> list[str]:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
-        names = os.listdir(self._directory(path))
+        names = os.listdir(self._directories.get(path) or self._enter(path))
         names.sort()
         return names
 
     def readlink(self, path: str) -> str:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         parent, _, name = path.rpartition("/")
-        return os.readlink(f"{self._resolved.get(parent) or self._directory(parent)}/{name}")
+        return os.readlink(f"{self._directories.get(parent) or self._enter(parent)}/{name}")
 
     def exists(self, path: str) -> bool:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
@@ -117,35 +117,29 @@ class RecordedDirectory(_ReadOnly):
             return False
         return True
 
-    def _directory(self, path: str) -> str:
-        found = self._resolved.get(path)
-        if found is None:
-            found = self._resolved[path] = self.root + self._enter(path)
-        return found
-
     def _enter(self, path: str, depth: int = 0) -> str:
-        """The path without links, as seen from the root: one look at its last part, its parents remembered.
+        """Where a path lies on this machine, links followed: one look at its last part, its parents remembered.
 
         Raises OSError: ENOENT, ENOTDIR, ELOOP, EACCES.
         """
-        found = self._real.get(path)
+        found = self._directories.get(path)
         if found is not None:
             return found
         if depth > _MAX_DEPTH:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         parent, _, name = path.rpartition("/")
-        above = self._real.get(parent)
-        if above is None:
-            above = self._enter(parent, depth + 1)
+        above = self._directories.get(parent) or self._enter(parent, depth + 1)
         if name in ("", ".", ".."):
-            return above.rpartition("/")[0] if name == ".." else above
-        real = f"{above}/{name}"
-        kind = stat.S_IFMT(os.lstat(self.root + real).st_mode)
-        if kind == stat.S_IFLNK:
-            real = self._follow(above, os.readlink(self.root + real), depth + 1)
-        if kind == stat.S_IFDIR or real in self._real:
-            self._real[path] = real
-        return real
+            return above.rpartition("/")[0] if name == ".." and above != self.root else above
+        place = f"{above}/{name}"
+        mode = os.lstat(place).st_mode
+        if stat.S_ISDIR(mode):
+            self._directories[path] = place
+        elif stat.S_ISLNK(mode):
+            place = self._follow(above[len(self.root) :], os.readlink(place), depth + 1)
+            if place[len(self.root) :] in self._directories:
+                self._directories[path] = place
+        return place
 
     def _follow(self, above: str, target: str, depth: int) -> str:
         """Where a link in the directory ``above`` (a path without links) leads; never above the root."""

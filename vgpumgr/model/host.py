@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from vgpumgr.errors import Reason
 from vgpumgr.model.json import JsonObject
@@ -99,8 +100,7 @@ class Blocker:
         return {"address": self.address, "driver": self.driver, "reason": self.reason}
 
 
-@dataclass(frozen=True, slots=True)
-class IommuGroup:
+class IommuGroup(NamedTuple):
     """The kernel's unit of isolation. ``other_members`` are names of members that are no PCI functions."""
 
     id: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpumgr.model.json import JsonObject
 
@@ -10,9 +11,8 @@ VFIO_STUB_DRIVERS = frozenset({"pci-stub", "pcieport", "shpchp"})
 """Host drivers that may stay bound beside VFIO in a group: they do no DMA of their own (driver_managed_dma)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PciFunction:
-    """One PCI function: the few facts every function has.
+class PciFunction(NamedTuple):
+    """One PCI function: the few facts every function has. A tuple, for a host has hundreds of them.
 
     Ids are lower-case hexadecimal without ``0x`` (``"10de"``, class ``"030200"``); ``None`` is unknown.
     ``bridges`` are the addresses between the root complex and the function, root port first, taken from
