@@ -1,8 +1,9 @@
 """What an inventory costs, as ratios within one run: against a bare loop over the same files, and by size of host.
 
-The bare loop opens and reads the same files, folders included (listing one is opening and reading it), and makes
-nothing of them; the links that an inventory reads besides are all its own. The ratio to the regular files alone is
-printed too. Times are CPU times (user and system), so that other work on the machine does not show.
+The bare loop opens and reads the same files and makes nothing of them; the folders and links that an inventory
+reads besides are all its own. Times are CPU times (user and system): other work on the machine does not show.
+A host is read as its own service reads it, and as a recording from elsewhere, whose links may lie: there, every
+folder on the way is looked at first, and the bare loop lists the folders too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,11 +21,12 @@ from tests.hosttree import VF_CONFIG, HostTree
 from tests.shared import shared_dir
 from vgpumgr.inventory import take_inventory
 from vgpumgr.kernel.port import Kernel
+from vgpumgr.kernel.real import RealKernel
 from vgpumgr.kernel.recorded import open_recording
 
 BARE_LIMIT = 2.0
 FLAT_LIMIT = 1.25
-ROUNDS = 25
+ROUNDS = 40
 SMALL, LARGE = 225, 4000
 
 
@@ -114,23 +117,46 @@ def vdi_host(root: Path, functions: int) -> None:
         group += 24
 
 
-def measure(name: str, folder: str) -> tuple[float, float]:
-    """Prints one host's line; returns (µs per function, ratio to the bare loop)."""
-    kernel = open_recording(folder)
-    trace = Trace(kernel)
+class Measured(NamedTuple):
+    """CPU seconds for one host: its inventory live and as a recording, the loops over its files and folders."""
+
+    functions: int
+    live: float
+    recorded: float
+    files: float
+    folders: float
+
+    @property
+    def ratio(self) -> float:
+        """The host's own inventory beside the bare loop over the same files."""
+        return self.live / self.files
+
+    @property
+    def recorded_ratio(self) -> float:
+        """The recording's, beside the bare loop over the same files and folders."""
+        return self.recorded / (self.files + self.folders)
+
+
+def measure(name: str, folder: str) -> Measured:
+    """Measures one host and prints its line."""
+    trace = Trace(RealKernel(folder))
     count = len(take_inventory(trace).functions)
-    ours, files, folders = compare(
-        lambda: take_inventory(open_recording(folder)), reading(folder, trace.files), listing(folder, trace.folders)
+    times = compare(
+        lambda: take_inventory(RealKernel(folder)),
+        lambda: take_inventory(open_recording(folder)),
+        reading(folder, trace.files),
+        listing(folder, trace.folders),
     )
-    ratio = ours / (files + folders)
+    measured = Measured(count, *times)
     opens = (len(trace.files) + len(trace.folders)) / count
     print(
         f"{name}: {count} functions, {len(trace.files)} files read, {len(trace.folders)} folders listed,"
         f" {trace.links} links read: {opens:.2f} opens per function;"
-        f" inventory {ours * 1e3:.2f} ms, bare loop {(files + folders) * 1e3:.2f} ms, ratio {ratio:.2f}"
-        f" ({ours / files:.2f} to the regular files alone); {ours / count * 1e6:.1f} µs per function"
+        f" inventory {measured.live * 1e3:.2f} ms, bare loop {measured.files * 1e3:.2f} ms,"
+        f" ratio {measured.ratio:.2f}; {measured.live / count * 1e6:.1f} µs per function;"
+        f" as a recording {measured.recorded * 1e3:.2f} ms, ratio {measured.recorded_ratio:.2f}"
     )
-    return ours / count * 1e6, ratio
+    return measured
 
 
 @pytest.fixture(scope="module")
@@ -146,15 +172,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_an_inventory_costs_at_most_twice_the_bare_loop_over_the_same_files(recorded: str) -> None:
-    _, ratio = measure("vgpu-node-a2", recorded)
-    assert ratio <= BARE_LIMIT
+    measured = measure("vgpu-node-a2", recorded)
+    assert measured.ratio <= BARE_LIMIT
+    assert measured.recorded_ratio <= BARE_LIMIT
 
 
 def test_the_cost_per_function_is_flat(tmp_path: Path) -> None:
     ratios = {}
     for size in (SMALL, LARGE):
         vdi_host(tmp_path / str(size), size)
-        _, ratios[size] = measure(f"built host of {size}", str(tmp_path / str(size)))
+        ratios[size] = measure(f"built host of {size}", str(tmp_path / str(size))).ratio
     # The kernel's own share grows a little as its caches fill; the bare loop shows how much.
     growth = ratios[LARGE] / ratios[SMALL]
     print(f"cost per function at {LARGE}, beside the bare loop's: {growth:.2f} times that at {SMALL}")
