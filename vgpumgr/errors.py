@@ -7,7 +7,7 @@ programs match on them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 EXIT_OK = 0
 EXIT_INTERNAL = 1
@@ -17,8 +17,7 @@ EXIT_FAILED = 4
 EXIT_UNAVAILABLE = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """One reason of a refusal: a stable code, a sentence, and the PCI addresses (or UUIDs) it is about."""
 
     code: str

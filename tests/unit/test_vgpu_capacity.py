@@ -85,7 +85,7 @@ EQUAL = [
 def test_cards_of_one_size(of: str, residents: tuple[str, ...], profile: str, expected: int) -> None:
     vfs = None if of in ("T4", "M60") else MANY - len(residents)
     found = capacity(card(held(*residents), vfs=vfs, of=profile), shape(profile), MANY)
-    assert found.count == expected
+    assert found.left == expected
 
 
 MIXED = [
@@ -111,13 +111,13 @@ MIXED = [
 def test_cards_of_mixed_sizes(placed: tuple[tuple[str, int], ...], profile: str, expected: int) -> None:
     residents = [Resident(shape(name), placement=start) for name, start in placed]
     found = capacity(card(residents, SizeMode.MIXED, vfs=MANY, of=profile), shape(profile), MANY)
-    assert found.count == expected
+    assert found.left == expected
 
 
 def test_a_vgpu_whose_place_is_unknown_spoils_as_much_as_it_can() -> None:
     one_small = card(held("NVIDIA H100-4C"), SizeMode.MIXED, vfs=MANY, of="NVIDIA H100-4C")
-    assert capacity(one_small, shape("NVIDIA H100-40C"), MANY).count == 1
-    assert capacity(one_small, shape("NVIDIA H100-80C"), MANY).count == 0
+    assert capacity(one_small, shape("NVIDIA H100-40C"), MANY).left == 1
+    assert capacity(one_small, shape("NVIDIA H100-80C"), MANY).left == 0
 
 
 def instances(*shapes: str) -> tuple[GpuInstance, ...]:
@@ -143,13 +143,13 @@ def test_mig_one_vgpu_to_an_instance(
 ) -> None:
     state = card(held(*residents), vfs=MANY, mig=MigState(True, instances(*cut)), of=profile)
     found = capacity(state, shape(profile), MANY)
-    assert (found.count, found.limit.code) == (expected, limit)
+    assert (found.left, found.limit.code) == (expected, limit)
 
 
 def test_mig_off_bars_mig_backed_profiles_only() -> None:
     state = card(vfs=MANY, mig=MigState(False), of="GRID A100-4C")
     assert capacity(state, shape("GRID A100-1-5C"), MANY).limit.code == "mig-off"
-    assert capacity(state, shape("GRID A100-4C"), MANY).count == 10
+    assert capacity(state, shape("GRID A100-4C"), MANY).left == 10
 
 
 SHARED = Shape("1562", "DC-1-12Q", 12288, 8, mig_shape="1g.24gb")
@@ -171,7 +171,7 @@ def test_mig_shared_by_time(
     per_instance = (("1g.24gb", 12288, 2), ("1g.24gb", 24576, 1))
     mig = MigState(True, instances(*["1g.24gb"] * count), True, per_instance)
     inside = [Resident(item, gpu_instance=where) for item, where in residents]
-    assert capacity(card(inside, vfs=MANY, mig=mig), profile, MANY).count == expected
+    assert capacity(card(inside, vfs=MANY, mig=mig), profile, MANY).left == expected
 
 
 GVT4 = Shape("i915-GVTg_V5_4", "i915-GVTg_V5_4", 128)
@@ -193,22 +193,22 @@ def test_gvt_g_goes_by_what_the_driver_says(
 ) -> None:
     made = sum(item.shape.framebuffer_mib or 0 for item in residents if not item.reserved)
     state = CardState(CARD, SizeMode.FREE, residents, framebuffer_mib=left + made)
-    assert capacity(state, profile, offered).count == expected
+    assert capacity(state, profile, offered).left == expected
 
 
 def test_never_more_than_the_driver_offers() -> None:
     found = capacity(card(vfs=MANY, of="NVIDIA A40-8Q"), shape("NVIDIA A40-8Q"), 2)
-    assert (found.count, found.limit.code) == (2, "driver-offer")
+    assert (found.left, found.limit.code) == (2, "driver-offer")
 
 
 def test_never_more_than_free_vfs() -> None:
     found = capacity(card(vfs=3, of="NVIDIA A40-1Q"), shape("NVIDIA A40-1Q"), 3)
-    assert (found.count, found.limit.code) == (3, "vfs-taken")
+    assert (found.left, found.limit.code) == (3, "vfs-taken")
 
 
 def test_promises_take_room_and_set_the_size() -> None:
     state = card(promised("NVIDIA A40-8Q", "NVIDIA A40-8Q"), vfs=MANY, of="NVIDIA A40-8Q")
-    assert capacity(state, shape("NVIDIA A40-8C"), MANY).count == 4
+    assert capacity(state, shape("NVIDIA A40-8C"), MANY).left == 4
     assert capacity(state, shape("NVIDIA A40-8C"), MANY).limit.code == "reserved"
     assert capacity(state, shape("NVIDIA A40-4C"), MANY).limit.code == "size-class"
 
@@ -216,4 +216,4 @@ def test_promises_take_room_and_set_the_size() -> None:
 def test_what_nobody_tells_is_none() -> None:
     unknown = Shape("9", "something")
     assert capacity(CardState(CARD, SizeMode.EQUAL), unknown, None).limit.code == "capacity-unknown"
-    assert capacity(CardState(CARD, SizeMode.EQUAL), unknown, None).count == 0
+    assert capacity(CardState(CARD, SizeMode.EQUAL), unknown, None).left == 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vgpumgr.inventory import take_inventory
 from vgpumgr.inventory.passthrough import with_occupancy
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
     from vgpumgr.vgpu.nvml_port import NvmlPort
 
 
-@dataclass(frozen=True, slots=True)
-class Promises:
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Promises(NamedTuple):
     """What the store says: whole GPUs with a claim (address → allocation id), vGPUs claimed but not yet made
     (GPU → profile id → count), our vGPUs (GPU → vGPU id → profile id), and GPUs in quarantine (address → why).
     """
 
-    gpus: Mapping[str, str] = field(default_factory=dict)
-    pending_vgpus: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    quarantined: Mapping[str, str] = field(default_factory=dict)
-    vgpus: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    gpus: Mapping[str, str] = _NONE
+    pending_vgpus: Mapping[str, Mapping[str, int]] = _NONE
+    quarantined: Mapping[str, str] = _NONE
+    vgpus: Mapping[str, Mapping[str, str]] = _NONE
 
 
 NO_PROMISES = Promises()

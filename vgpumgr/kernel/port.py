@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 WRITE_DEADLINE = 30.0
 """Seconds a write may take before it is given up and its device's holders are named."""
@@ -21,14 +21,13 @@ MDEV_DEVICES = "/sys/bus/mdev/devices"
 MDEV_PARENTS = "/sys/class/mdev_bus"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelEvent:
+class KernelEvent(NamedTuple):
     """A hot-plug event: ``action`` is add, remove, change, bind or unbind; ``name`` the address or UUID."""
 
     action: str
     subsystem: str
     name: str
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = MappingProxyType({})
 
 
 class Watch(Protocol):

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
@@ -56,16 +55,14 @@ def _rest(descriptor: int, have: int) -> bytes:
     return b"".join(chunks)
 
 
-@dataclass
 class RealKernel:
     """The live kernel. ``root`` is ``/`` but for tests that mount a kernel's trees elsewhere."""
 
-    root: str = "/"
-    _hanging: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
-    _guard: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def __post_init__(self) -> None:
-        self._prefix = self.root.rstrip("/")
+    def __init__(self, root: str = "/") -> None:
+        self.root = root
+        self._prefix = root.rstrip("/")
+        self._hanging: dict[str, subprocess.Popen[bytes]] = {}
+        self._guard = threading.Lock()
 
     @property
     def label(self) -> str:
@@ -146,9 +143,9 @@ class RealKernel:
         yield _UdevWatch(monitor)
 
 
-@dataclass
 class _UdevWatch:
-    monitor: Any
+    def __init__(self, monitor: Any) -> None:
+        self.monitor = monitor
 
     def poll(self, timeout: float) -> KernelEvent | None:
         """See :class:`vgpumgr.kernel.port.Watch`."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from ctypes import byref, c_uint
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -138,7 +137,7 @@ class Nvml(NvmlPort):
             if mixed and known.gpu_instance_profile is None:
                 found = self._ask("nvmlDeviceGetVgpuTypeCreatablePlacements", handle, number)
                 places = int(found.count) if found is not None else None
-            yield replace(known, places=places)
+            yield known._replace(places=places)
 
     def _type(self, handle: Any, number: int) -> NvmlProfile:
         size = self._ask("nvmlVgpuTypeGetFramebufferSize", number)

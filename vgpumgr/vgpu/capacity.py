@@ -8,8 +8,8 @@ on a card that holds one size only).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from vgpumgr.errors import Reason
 from vgpumgr.vgpu.mig import MigState, mig_bound
@@ -26,8 +26,7 @@ class SizeMode(StrEnum):
     """The driver counts it out by itself (GVT-g, other mdev drivers, plain VFs)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What capacity depends on in a profile. Sizes in MiB; ``None`` is unknown."""
 
     id: str
@@ -41,8 +40,7 @@ class Shape:
     """Places in mixed-size mode that the driver says are free for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(NamedTuple):
     """A vGPU on the card, made or (``reserved``) promised and not made yet.
 
     ``placement`` is the place in mixed-size mode in MiB from the start of the framebuffer, where known;
@@ -55,8 +53,7 @@ class Resident:
     reserved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CardState:
+class CardState(NamedTuple):
     """What a card holds. ``parents`` counts the free VFs; ``None`` when vGPUs live on the card itself."""
 
     address: str
@@ -68,11 +65,10 @@ class CardState:
     mig: MigState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """``count`` more fit; ``limit`` says why not more."""
+class Capacity(NamedTuple):
+    """``left`` more fit; ``limit`` says why not more."""
 
-    count: int
+    left: int
     limit: Reason
 
 
@@ -94,8 +90,8 @@ def capacity(card: CardState, shape: Shape, offered: int | None) -> Capacity:
     if not bounds:
         message = f"nothing tells how many of {shape.name} {card.address} takes"
         return Capacity(0, Reason("capacity-unknown", message, (card.address,)))
-    count, limit = min(bounds, key=lambda bound: bound[0])
-    return Capacity(max(count, 0), limit)
+    left, limit = min(bounds, key=lambda bound: bound[0])
+    return Capacity(max(left, 0), limit)
 
 
 _Bound = tuple[int, Reason]

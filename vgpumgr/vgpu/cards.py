@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vgpumgr.errors import Reason
 from vgpumgr.model.host import Gpu
@@ -18,23 +18,21 @@ Functions = Mapping[str, PciFunction]
 """The host's PCI functions by address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """A profile the card's driver lists, and through whom it can be made now.
 
-    ``parents`` are the functions that take one now (the card itself, or free VFs); ``count`` what the driver
+    ``parents`` are the functions that take one now (the card itself, or free VFs); ``available`` what its driver
     says in all: instances available, or the number of those VFs.
     """
 
     profile_id: str
     name: str
-    description: Description = field(default_factory=Description)
+    description: Description = Description()
     parents: tuple[str, ...] = ()
-    count: int = 0
+    available: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(NamedTuple):
     """One card: ``free_vfs`` are the VFs that can take a vGPU, ``None`` when vGPUs live on the card itself."""
 
     gpu: Gpu
@@ -99,7 +97,7 @@ def vendor_card(gpu: Gpu, vfs: Sequence[VendorVf], functions: Functions) -> Card
     offers = []
     for type_id, name in names.items():
         parents = tuple(vf for vf, ids in free.items() if type_id in ids)
-        offers.append(Offer(type_id, name, parents=parents, count=len(parents)))
+        offers.append(Offer(type_id, name, parents=parents, available=len(parents)))
     return Card(gpu, Backend.VENDOR_VFIO, tuple(offers), instances, tuple(free))
 
 
@@ -132,9 +130,9 @@ def plain_vf_card(gpu: Gpu, functions: Functions) -> Card:
     instances = tuple(Vgpu(vf, profile_id, name, vf, owners.get(vf), _group(functions, vf)) for vf in vfs)
     free = tuple(vf for vf in vfs if _idle(gpu, functions.get(vf)))
     if vfs:
-        offer = Offer(profile_id, name, parents=free, count=len(free))
+        offer = Offer(profile_id, name, parents=free, available=len(free))
     else:
-        offer = Offer(profile_id, name, count=_enableable(gpu))
+        offer = Offer(profile_id, name, available=_enableable(gpu))
     return Card(gpu, Backend.SRIOV, (offer,), instances, free)
 
 

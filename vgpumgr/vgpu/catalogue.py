@@ -1,20 +1,19 @@
-"""The shipped facts about profiles (``facts.toml``), for what neither the kernel nor NVML tells."""
+"""Asks the shipped facts about profiles (``facts.py``) for what neither the kernel nor NVML tells."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
+from vgpumgr.vgpu.facts import FAMILIES, SERIES, TYPE_IDS, Family
 from vgpumgr.vgpu.names import ProfileName, parse_name, type_number
 
-_FILE = Path(__file__).with_name("facts.toml")
 _SMALL_GB = 1
+_UNKNOWN = Family(models=(), equal={})
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """What the catalogue knows of a profile; ``None`` is not known. Counts are per GPU."""
 
     framebuffer_mib: int | None = None
@@ -34,30 +33,33 @@ def facts_for(name: str) -> Facts:
     parsed = parse_name(name)
     if parsed is None:
         return Facts()
-    series = _data()["series"].get(parsed.series or "", {})
-    small = parsed.gb <= _SMALL_GB
-    family = _families().get(parsed.model, {})
-    return Facts(
-        framebuffer_mib=family.get("framebuffer_mib", {}).get(parsed.size_key, parsed.framebuffer_mib),
+    series = SERIES.get(parsed.series or "")
+    family = _families().get(parsed.model, _UNKNOWN)
+    facts = Facts(
+        framebuffer_mib=family.framebuffer_mib.get(parsed.size_key, parsed.framebuffer_mib),
         max_instances=_max_instances(parsed, family),
-        max_mixed=family.get("mixed", {}).get(parsed.size_key),
+        max_mixed=family.mixed.get(parsed.size_key),
         series=parsed.series,
-        heads=4 if parsed.four_heads else series.get("heads"),
-        frame_rate_limit=series.get("frame_rate_limit"),
-        max_resolution=series.get("small_resolution" if small else "max_resolution"),
-        licence=series.get("licence"),
+        heads=4 if parsed.four_heads else None,
         mig_shape=parsed.mig_shape,
+    )
+    if series is None:
+        return facts
+    small = parsed.gb <= _SMALL_GB
+    return facts._replace(
+        heads=facts.heads or series.heads,
+        frame_rate_limit=series.frame_rate_limit,
+        max_resolution=series.small_resolution if small else series.max_resolution,
+        licence=series.licence,
     )
 
 
 def card_framebuffer_mib(name: str) -> int | None:
     """What all vGPUs of the card share, told by the name of any of its profiles; ``None`` when not known."""
     parsed = parse_name(name)
-    family = _families().get(parsed.model, {}) if parsed is not None else {}
-    whole = [key for key, most in family.get("equal", {}).items() if most == 1]
-    if not whole:
-        return None
-    return int(family.get("framebuffer_mib", {}).get(whole[0], int(whole[0]) * 1024))
+    family = _families().get(parsed.model, _UNKNOWN) if parsed is not None else _UNKNOWN
+    whole = next((size for size, most in family.equal.items() if most == 1), None)
+    return family.framebuffer_mib.get(whole, int(whole) * 1024) if whole is not None else None
 
 
 def name_of_type(profile_id: str) -> str | None:
@@ -66,34 +68,22 @@ def name_of_type(profile_id: str) -> str | None:
     return _ids().get(number) if number is not None else None
 
 
-def _max_instances(parsed: ProfileName, family: dict[str, Any]) -> int | None:
+def _max_instances(parsed: ProfileName, family: Family) -> int | None:
     if parsed.slices is None:
-        found = family.get("equal", {}).get(parsed.size_key)
-    elif parsed.suffix in ("ME", "MEALL"):
-        # Only one GPU instance of a card has the media engines.
-        found = 1
-    else:
-        found = family.get("mig", {}).get(parsed.size_key)
-    return int(found) if found is not None else None
+        return family.equal.get(parsed.size_key)
+    # Only one GPU instance of a card has the media engines.
+    return 1 if parsed.suffix in ("ME", "MEALL") else family.mig.get(parsed.size_key)
 
 
 @cache
-def _data() -> dict[str, Any]:
-    import tomllib
-
-    return tomllib.loads(_FILE.read_text(encoding="utf-8"))
+def _families() -> Mapping[str, Family]:
+    return {model: family for family in FAMILIES for model in family.models}
 
 
 @cache
-def _families() -> dict[str, dict[str, Any]]:
-    return {model: family for family in _data()["family"] for model in family["models"]}
-
-
-@cache
-def _ids() -> dict[int, str]:
+def _ids() -> Mapping[int, str]:
     return {
-        part["first"] + offset: f"{block['model']}-{size}{part['series']}"
-        for block in _data()["ids"]
-        for part in block["ranges"]
-        for offset, size in enumerate(part["sizes"])
+        ids.first + offset: f"{ids.model}-{size}{ids.series}"
+        for ids in TYPE_IDS
+        for offset, size in enumerate(ids.sizes)
     }

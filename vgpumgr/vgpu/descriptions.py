@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpumgr.inventory.reader import clean
 
@@ -13,8 +13,7 @@ _SIZE = re.compile(r"([0-9]{1,9})\s*(M|MB|MiB|G|GB|GiB)?")
 _RESOLUTION = re.compile(r"[0-9]{1,6}x[0-9]{1,6}")
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """The figures of an mdev ``description``. ``framebuffer_mib`` in MiB; for GVT-g its mappable part."""
 
     framebuffer_mib: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vgpumgr import address
 from vgpumgr.inventory.reader import Reader, clean, whole
@@ -14,8 +15,7 @@ NO_TYPE = "0"
 """What ``current_vgpu_type`` reads while a VF carries no vGPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class TypeFiles:
+class TypeFiles(NamedTuple):
     """One mdev type as a parent describes it; ``name`` falls back to the id."""
 
     id: str
@@ -32,8 +32,7 @@ class MdevTypes:
     """Parent → type id → ``available_instances``; ``None`` where it cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mdev:
+class Mdev(NamedTuple):
     """A mediated device. ``type_id`` is empty when its ``mdev_type`` link is missing."""
 
     uuid: str
@@ -43,8 +42,7 @@ class Mdev:
     iommu_group: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class VendorVf:
+class VendorVf(NamedTuple):
     """A VF with NVIDIA's own interface: what it offers, and the type it carries (``None``: cannot be read)."""
 
     address: str

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpumgr.errors import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class GpuInstance:
+class GpuInstance(NamedTuple):
     """A GPU instance: ``shape`` as ``1g.10gb``; ``start`` and ``size`` its place in memory slices."""
 
     id: int
@@ -19,8 +18,7 @@ class GpuInstance:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class MigState:
+class MigState(NamedTuple):
     """MIG of one card. ``time_sliced``: several vGPUs share a GPU instance (all of one size)."""
 
     enabled: bool

@@ -6,7 +6,7 @@ A name that does not fit (lower case, an unknown suffix) is no error: it is kept
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _VENDORS = ("GRID ", "NVIDIA ")
 _SIZED = re.compile(
@@ -17,8 +17,7 @@ _GAMING = re.compile(r"(?P<model>.+?)-(?P<gb>[1-9][0-9]{0,3})")
 _HALF_GIB = 512
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileName:
+class ProfileName(NamedTuple):
     """What a profile's name tells. ``slices`` is set for MIG-backed profiles; ``series`` is ``None`` for gaming."""
 
     model: str

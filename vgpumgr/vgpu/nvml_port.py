@@ -6,8 +6,8 @@ unknown is never "free".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from vgpumgr.errors import UnavailableError
 from vgpumgr.vgpu.mig import GpuInstance
@@ -21,8 +21,7 @@ class Scheduler(StrEnum):
     FIXED_SHARE = "fixed-share"
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlProfile:
+class NvmlProfile(NamedTuple):
     """A vGPU type as the driver knows it. ``framebuffer_mib`` in MiB; ``None`` is not told.
 
     ``gpu_instance_profile`` is the MIG GPU instance profile it belongs to; ``places`` how many places are free
@@ -43,8 +42,7 @@ class NvmlProfile:
     places: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MigProfile:
+class MigProfile(NamedTuple):
     """A GPU instance profile: ``shape`` as ``1g.10gb``; ``starts`` are its places and ``size`` its width, both in
     memory slices; ``remaining`` how many more can be made now.
     """
@@ -56,8 +54,7 @@ class MigProfile:
     remaining: int
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlCard:
+class NvmlCard(NamedTuple):
     """What NVML says of one card. ``None`` is "not told", and "not supported" where the field says so."""
 
     address: str

@@ -92,7 +92,7 @@ def _size_mode(
         return SizeMode.MIXED if nvml.mixed_size else SizeMode.EQUAL
     sizes = {resident.shape.framebuffer_mib for resident in residents if resident.shape.mig_shape is None}
     if card.backend is Backend.VENDOR_VFIO and sizes:
-        offered = (item.shape for item in known.values() if item.offer.count)
+        offered = (item.shape for item in known.values() if item.offer.available)
         sizes |= {shape.framebuffer_mib for shape in offered if shape.mig_shape is None}
     return SizeMode.MIXED if len(sizes - {None}) > 1 else SizeMode.EQUAL
 
@@ -100,7 +100,7 @@ def _size_mode(
 def _framebuffer(mode: SizeMode, known: Mapping[str, Known], residents: Sequence[Resident]) -> int | None:
     """What all vGPUs share, in MiB. A driver that counts by itself tells only what is left."""
     if mode is SizeMode.FREE:
-        sizes = (item.offer.count * (item.shape.framebuffer_mib or 0) for item in known.values())
+        sizes = (item.offer.available * (item.shape.framebuffer_mib or 0) for item in known.values())
         return max(sizes, default=0) + sum(resident.shape.framebuffer_mib or 0 for resident in residents) or None
     shapes = [item.shape for item in known.values()]
     whole = [shape.framebuffer_mib for shape in shapes if shape.max_instances == 1 and not shape.mig_shape]
@@ -111,14 +111,14 @@ def _framebuffer(mode: SizeMode, known: Mapping[str, Known], residents: Sequence
 def _capacity(card: Card, state: CardState, item: Known) -> Capacity:
     if card.backend is Backend.SRIOV:
         return _plain_capacity(card, item.offer, sum(resident.reserved for resident in state.residents))
-    return capacity(state, item.shape, item.offer.count)
+    return capacity(state, item.shape, item.offer.available)
 
 
 def _plain_capacity(card: Card, offer: Offer, reserved: int) -> Capacity:
     """VFs that exist and are free, or, while there are none, those that can be enabled."""
     sriov = card.gpu.sriov
     name, total = card.address, sriov.total_vfs if sriov is not None else 0
-    left = max(offer.count - reserved, 0)
+    left = max(offer.available - reserved, 0)
     if sriov is not None and sriov.num_vfs:
         message = (
             f"{sriov.num_vfs} of {total} VFs of {name} exist, {left} are free; the number changes only through 0"
@@ -136,7 +136,7 @@ def _profile(item: Known, found: Capacity) -> Profile:
     return Profile(
         id=shape.id,
         name=shape.name,
-        creatable=found.count,
+        creatable=found.left,
         framebuffer_mib=shape.framebuffer_mib,
         max_instances=shape.max_instances,
         series=facts.series,
@@ -146,7 +146,7 @@ def _profile(item: Known, found: Capacity) -> Profile:
         max_instances_per_vm=told.max_per_vm,
         mig_shape=shape.mig_shape,
         licence=told.licence or facts.licence,
-        limit=None if shape.max_instances is not None and found.count >= shape.max_instances else found.limit,
+        limit=None if shape.max_instances is not None and found.left >= shape.max_instances else found.limit,
     )
 
 

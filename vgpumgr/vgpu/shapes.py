@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from vgpumgr.model.vgpu import Backend
 from vgpumgr.vgpu.capacity import Shape
@@ -14,8 +14,7 @@ from vgpumgr.vgpu.names import type_number
 from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlProfile
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """One profile with all that is known of it. ``told`` is NVML's word, where it has one."""
 
     offer: Offer

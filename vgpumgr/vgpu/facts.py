@@ -1,0 +1,199 @@
+"""What neither the kernel nor NVML tells about vGPU profiles. Facts only; what the host says always wins.
+
+Sources:
+
+* [C] NVIDIA AI Enterprise documentation, "Virtual GPU Types for Supported GPUs" (C-series, R550 to R570)
+* [V] type table of NVIDIA vGPU software 14.0 (host driver 510.47.03)
+* [G] NVIDIA virtual GPU software user guide, "Virtual GPU types"
+* [N] OpenStack Nova documentation, "Attaching virtual GPU devices to guests" (A40-2Q: 24 per card)
+* [H] creatable_vgpu_types and the mdev types of hosts in the field (L40S, A2)
+* [M] NVIDIA Multi-Instance GPU user guide, supported profiles
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+Sizes = Mapping[str, int]
+"""By size: the GB in a profile's name (``"8"``), for MIG-backed ones with the slices before it (``"4-20"``)."""
+
+_NONE: Sizes = MappingProxyType({})
+
+
+class Series(NamedTuple):
+    """What the letter at the end of a profile's name stands for."""
+
+    heads: int
+    frame_rate_limit: int
+    licence: str
+    max_resolution: str
+    small_resolution: str
+    """Of profiles of 1 GB and less."""
+
+
+class Family(NamedTuple):
+    """Boards that are cut alike. The tables say how many fit on one GPU."""
+
+    models: tuple[str, ...]
+    equal: Sizes
+    """All of one size."""
+    mixed: Sizes = _NONE
+    """Among other sizes; empty: the family has no such mode."""
+    mig: Sizes = _NONE
+    framebuffer_mib: Sizes = _NONE
+    """Where it is not the name's GB."""
+
+
+class TypeIds(NamedTuple):
+    """Type ids that follow one another, from ``first``, with the sizes in order. One space for both interfaces."""
+
+    model: str
+    first: int
+    series: str
+    sizes: tuple[int, ...]
+
+
+SERIES = {
+    # [V] [C]
+    "Q": Series(4, 60, "NVIDIA RTX Virtual Workstation", "7680x4320", "5120x2880"),
+    # [V] [C]
+    "C": Series(1, 60, "NVIDIA AI Enterprise", "4096x2160", "4096x2160"),
+    # [V]
+    "B": Series(4, 45, "NVIDIA Virtual PC", "5120x2880", "5120x2880"),
+    # [V]
+    "A": Series(1, 60, "NVIDIA Virtual Applications", "1280x1024", "1280x1024"),
+}
+
+FAMILIES = (
+    # [G]: 8 GB to each GPU of the board
+    Family(
+        models=("M60", "M10", "P4"),
+        equal={"8": 1, "4": 2, "2": 4, "1": 8, "0": 16},
+    ),
+    # [G] [V] [H]
+    Family(
+        models=("T4", "A2", "A16", "V100", "V100X", "P100X", "P100"),
+        equal={"16": 1, "8": 2, "4": 4, "2": 8, "1": 16},
+    ),
+    # [V]
+    Family(
+        models=("P40", "RTX6000", "RTX6000P"),
+        equal={"24": 1, "12": 2, "8": 3, "6": 4, "4": 6, "3": 8, "2": 12, "1": 24},
+    ),
+    # [C] [V]
+    Family(
+        models=("V100D", "V100DX", "V100S", "V100L"),
+        equal={"32": 1, "16": 2, "8": 4, "4": 8, "2": 16, "1": 32},
+    ),
+    # [C] [V]
+    Family(
+        models=("RTX8000", "RTX8000P"),
+        equal={"48": 1, "24": 2, "16": 3, "12": 4, "8": 6, "6": 8, "4": 12, "3": 16, "2": 24, "1": 32},
+    ),
+    # [C] [V]
+    Family(
+        models=("A10", "L4", "L2", "RTXA5000", "RTXA5500"),
+        equal={"24": 1, "12": 2, "8": 3, "6": 4, "4": 6, "3": 8, "2": 12, "1": 24},
+        mixed={"24": 1, "12": 2, "8": 2, "6": 4, "4": 4},
+    ),
+    # [C] [V] [N] [H]
+    Family(
+        models=("A40", "L40", "L40S", "L20", "RTXA6000", "RTX6000-Ada"),
+        equal={"48": 1, "24": 2, "16": 3, "12": 4, "8": 6, "6": 8, "4": 12, "3": 16, "2": 24, "1": 32},
+        mixed={"48": 1, "24": 2, "16": 2, "12": 4, "8": 4, "6": 8, "4": 8},
+    ),
+    # [C] [V] [M]
+    Family(
+        models=("A30",),
+        equal={"24": 1, "12": 2, "8": 3, "6": 4, "4": 6},
+        mixed={"24": 1, "12": 2, "8": 2, "6": 4, "4": 4},
+        mig={"4-24": 1, "2-12": 2, "1-6": 4},
+    ),
+    # [C] [V] [M]
+    Family(
+        models=("A100", "A100X", "A800"),
+        equal={"40": 1, "20": 2, "10": 4, "8": 5, "5": 8, "4": 10},
+        mixed={"40": 1, "20": 2, "10": 4, "8": 4, "5": 8, "4": 8},
+        mig={"7-40": 1, "4-20": 1, "3-20": 2, "2-10": 3, "1-10": 4, "1-5": 7},
+    ),
+    # [C] [V] [M]
+    Family(
+        models=("A100D", "A100DX", "A800D", "A800DX"),
+        equal={"80": 1, "40": 2, "20": 4, "16": 5, "10": 8, "8": 10, "4": 20},
+        mixed={"80": 1, "40": 2, "20": 4, "16": 4, "10": 8, "8": 8, "4": 16},
+        mig={"7-80": 1, "4-40": 1, "3-40": 2, "2-20": 3, "1-20": 4, "1-10": 7},
+    ),
+    # [C] [M]; 16C: the page says 6, five times 16 GB is what fits
+    Family(
+        models=("H100", "H100XM", "H800", "H800XM"),
+        equal={"80": 1, "40": 2, "20": 4, "16": 5, "10": 8, "8": 10, "5": 16, "4": 20},
+        mixed={"80": 1, "40": 2, "20": 4, "16": 4, "10": 8, "8": 8, "5": 16, "4": 16},
+        mig={"7-80": 1, "4-40": 1, "3-40": 2, "2-20": 3, "1-20": 4, "1-10": 7},
+    ),
+    # [C] [M]
+    Family(
+        models=("H100L", "H100XL"),
+        equal={"94": 1, "47": 2, "23": 4, "15": 6, "11": 8, "6": 15, "4": 23},
+        mixed={"94": 1, "47": 2, "23": 4, "15": 4, "11": 8, "6": 8, "4": 16},
+        mig={"7-94": 1, "4-47": 1, "3-47": 2, "2-24": 3, "1-24": 4, "1-12": 7},
+        framebuffer_mib={"94": 96246, "47": 48128, "2-24": 24672},
+    ),
+    # [C]
+    Family(
+        models=("H100XS",),
+        equal={"64": 1, "32": 2, "16": 4, "8": 8, "4": 16},
+        mig={"7-64": 1, "4-32": 1, "3-32": 2, "2-16": 3, "1-16": 4, "1-8": 7},
+    ),
+    # [C] [M]
+    Family(
+        models=("H200", "H200X"),
+        equal={"141": 1, "70": 2, "35": 4, "28": 5, "17": 8, "14": 10, "8": 16, "7": 20, "4": 32},
+        mixed={"141": 1, "70": 2, "35": 4, "28": 5, "17": 8, "14": 10, "8": 16, "7": 20, "4": 32},
+        mig={"7-141": 1, "4-71": 1, "3-71": 2, "2-35": 3, "1-35": 4, "1-18": 7},
+        framebuffer_mib={"141": 144384, "70": 71680},
+    ),
+    # [C]
+    Family(
+        models=("H20",),
+        equal={"96": 1, "48": 2, "24": 4, "16": 6, "12": 8, "6": 16, "4": 24},
+        mixed={"96": 1, "48": 2, "24": 2, "16": 4, "12": 4, "6": 8, "4": 8},
+    ),
+)
+
+# Names of type ids, for a type that lives on a card that offers no list any more. [V], and [H] for the L40S.
+TYPE_IDS = (
+    TypeIds("NVIDIA A40", 555, "B", (1, 2)),
+    TypeIds("NVIDIA A40", 557, "Q", (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)),
+    TypeIds("NVIDIA A40", 567, "A", (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)),
+    TypeIds("NVIDIA A40", 581, "C", (4, 6, 8, 12, 16, 24, 48)),
+    TypeIds("NVIDIA A10", 588, "B", (1, 2)),
+    TypeIds("NVIDIA A10", 590, "Q", (1, 2, 3, 4, 6, 8, 12, 24)),
+    TypeIds("NVIDIA A10", 598, "A", (1, 2, 3, 4, 6, 8, 12, 24)),
+    TypeIds("NVIDIA A10", 610, "C", (4, 6, 8, 12, 24)),
+    TypeIds("NVIDIA A16", 709, "B", (1, 2)),
+    TypeIds("NVIDIA A16", 711, "Q", (1, 2, 4, 8, 16)),
+    TypeIds("NVIDIA A16", 716, "A", (1, 2, 4, 8, 16)),
+    TypeIds("NVIDIA A16", 721, "C", (4, 8, 16)),
+    TypeIds("NVIDIA A2", 742, "B", (1, 2)),
+    TypeIds("NVIDIA A2", 744, "Q", (1, 2, 4, 8, 16)),
+    TypeIds("NVIDIA A2", 749, "A", (1, 2, 4, 8, 16)),
+    TypeIds("NVIDIA A2", 754, "C", (4, 8, 16)),
+    TypeIds("NVIDIA L40S", 1145, "B", (1, 2)),
+    TypeIds("NVIDIA L40S", 1147, "Q", (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)),
+    TypeIds("NVIDIA L40S", 1157, "A", (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)),
+    TypeIds("NVIDIA L40S", 2164, "B", (3,)),
+    TypeIds("GRID T4", 222, "B", (1, 2)),
+    TypeIds("GRID T4", 225, "A", (1, 2, 4, 8, 16)),
+    TypeIds("GRID T4", 230, "Q", (1, 2, 4, 8, 16)),
+    TypeIds("GRID T4", 319, "C", (4, 8, 16)),
+    TypeIds("GRID P40", 46, "Q", (1, 2, 3, 4, 6, 8, 12, 24)),
+    TypeIds("GRID P40", 54, "A", (1, 2, 3, 4, 6, 8, 12, 24)),
+    TypeIds("GRID P40", 62, "B", (1,)),
+    TypeIds("GRID P40", 156, "B", (2,)),
+    TypeIds("GRID P40", 283, "C", (4, 6, 8, 12, 24)),
+    TypeIds("GRID A100", 468, "C", (4, 5, 8, 10, 20, 40)),
+    TypeIds("GRID A100D", 692, "C", (4, 8, 10, 16, 20, 40, 80)),
+    TypeIds("NVIDIA A30", 684, "C", (4, 6, 8, 12, 24)),
+)
