@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vgpumgr.errors import UsageError
 
@@ -19,8 +18,7 @@ DEFAULT_SOCKET = Path("/run/vgpumgr/vgpumgr.sock")
 ENVIRONMENT_PREFIX = "VGPUMGR_"
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """Settings of one host.
 
     ``simulate`` names a host description (shipped, or a file) to run on instead of the real kernel;
@@ -67,11 +65,10 @@ def load(
     if file is not None or path.exists():
         config = _apply(config, _read(path), str(path))
     environment = os.environ if environment is None else environment
-    known = {item.name for item in fields(Config)}
     from_environment = {
         key.removeprefix(ENVIRONMENT_PREFIX).lower(): value
         for key, value in environment.items()
-        if key.startswith(ENVIRONMENT_PREFIX) and key.removeprefix(ENVIRONMENT_PREFIX).lower() in known
+        if key.startswith(ENVIRONMENT_PREFIX) and key.removeprefix(ENVIRONMENT_PREFIX).lower() in Config._fields
     }
     config = _apply(config, from_environment, "the environment")
     given = {key: value for key, value in (overrides or {}).items() if value is not None}
@@ -90,11 +87,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _apply(config: Config, values: Mapping[str, Any], origin: str) -> Config:
-    types = {item.name: type(getattr(Config(), item.name)) for item in fields(Config)}
+    types = {name: type(value) for name, value in Config._field_defaults.items()}
     unknown = sorted(set(values) - set(types))
     if unknown:
         raise _invalid(f"{origin}: unknown setting {unknown[0]!r}; known: {', '.join(sorted(types))}")
-    return replace(config, **{key: _convert(key, value, types[key], origin) for key, value in values.items()})
+    return config._replace(**{key: _convert(key, value, types[key], origin) for key, value in values.items()})
 
 
 def _convert(key: str, value: Any, wanted: type, origin: str) -> Any:

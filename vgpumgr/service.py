@@ -7,7 +7,6 @@ where they are used, so that a command that only reads starts fast.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from vgpumgr.plans.plan import Plan
     from vgpumgr.store.idempotency import IdempotencyKeys
     from vgpumgr.vgpu.nvml_port import NvmlPort
-
-log = logging.getLogger(__name__)
 
 DEFAULT_TEMPLATE = "linux-compute"
 KEYS_KEPT_DAYS = 7
@@ -298,7 +295,9 @@ class Service(Reading):
         try:
             self._machines.reconcile()
         except UnavailableError as error:
-            log.warning("virtual machines could not be looked at: %s", error)
+            import logging
+
+            logging.getLogger(__name__).warning("virtual machines could not be looked at: %s", error)
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the service may be used, and what it waits for."""

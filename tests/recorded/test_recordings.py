@@ -73,7 +73,7 @@ def test_the_a2_node_has_one_gpu_with_sixteen_vfs() -> None:
     assert gpu.driver_override is None
     assert gpu.subsystem_id == "10de:157e"
     assert gpu.reset_methods == ("flr", "bus")
-    assert [(bar.index, bar.size) for bar in gpu.bars] == [(0, 16 << 20), (1, 16 << 30), (3, 32 << 20)]
+    assert [(bar.number, bar.size) for bar in gpu.bars] == [(0, 16 << 20), (1, 16 << 30), (3, 32 << 20)]
     assert (gpu.link.speed, gpu.link.width, gpu.link.max_speed, gpu.link.max_width) == (2.5, 8, 16.0, 16)
     assert not gpu.passthrough.assignable
 

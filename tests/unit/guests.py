@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from vgpumgr.address import parse
 from vgpumgr.domain.document import parse_domain
 from vgpumgr.domain.preflight import check
@@ -119,8 +117,7 @@ def vendor_card() -> HostInventory:
     parent = function("0000:26:00.0", "nvidia", 60, "030200")
     free = function("0000:26:00.4", "nvidia", 61, "030200", physfn=parent.address)
     typed = function("0000:26:00.5", "nvidia", 62, "030200", physfn=parent.address)
-    card = replace(
-        gpu(parent),
+    card = gpu(parent)._replace(
         sriov=Sriov(32, 2, (free.address, typed.address)),
         vgpu=VgpuState(
             capable=True,

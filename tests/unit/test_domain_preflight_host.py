@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.unit.guests import (
@@ -37,8 +35,8 @@ def card(audio: str | None = "snd_hda_intel", vga: str | None = "vfio-pci") -> H
 def with_gpu(host: HostInventory, **changes: object) -> HostInventory:
     """The same host with its (one) GPU changed."""
     (only,) = host.gpus
-    changed: Gpu = replace(only, **changes)
-    return replace(host, gpus=(changed,))
+    changed: Gpu = only._replace(**changes)
+    return host._replace(gpus=(changed,))
 
 
 BOTH, ONE = hostdev(VGA) + hostdev(AUDIO), hostdev(VGA)
@@ -128,7 +126,7 @@ def test_a_vf_on_a_host_driver_that_makes_no_vgpus_must_be_detached() -> None:
     vf = function("0000:c3:1b.1", "nvidia", 101, "030200", physfn=parent.address)
     xml = hostdev("c3:1b.1")
     assert codes(checked(xml, inventory(parent, vf, gpus=(gpu(parent),)), {})) == ["device-not-detached"]
-    detached = replace(vf, driver="vfio-pci", vfio=True)
+    detached = vf._replace(driver="vfio-pci", vfio=True)
     assert codes(checked(xml, inventory(parent, detached, gpus=(gpu(parent),)), {})) == []
 
 
@@ -143,7 +141,7 @@ def test_a_vf_of_a_card_on_vfio_needs_a_token() -> None:
 def mdev_host(owner: str | None = None) -> HostInventory:
     parent = function("0000:3b:00.0", "nvidia", 40)
     vgpu = VgpuState(capable=True, instances=(Vgpu(MDEV, "nvidia-63", "GRID T4-1Q", parent.address, owner),))
-    return inventory(parent, gpus=(replace(gpu(parent), vgpu=vgpu),), others={41: OTHER_MDEV.upper()})
+    return inventory(parent, gpus=(gpu(parent)._replace(vgpu=vgpu),), others={41: OTHER_MDEV.upper()})
 
 
 def test_mediated_devices_must_exist() -> None:
@@ -197,7 +195,7 @@ def test_a_failed_gpu_does_not_start() -> None:
     reasons = (Reason("failed", "config space unreadable (ff)", (VGA,)),)
     host = card("vfio-pci")
     (only,) = host.gpus
-    failed = with_gpu(host, passthrough=replace(only.passthrough, reasons=reasons))
+    failed = with_gpu(host, passthrough=only.passthrough._replace(reasons=reasons))
     assert codes(checked(BOTH, failed, {})) == ["device-failed"]
 
 

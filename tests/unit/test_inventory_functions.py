@@ -142,7 +142,7 @@ def test_bars_come_with_size_and_kind_and_stop_before_those_of_vfs(tree: HostTre
     ]
     tree.function("0000:08:00.0", "030200", "10de:25b6", resource="\n".join(lines))
     bars = look(tree).gpus[0].bars
-    assert [(bar.index, bar.size, bar.prefetchable, bar.bits64) for bar in bars] == [
+    assert [(bar.number, bar.size, bar.prefetchable, bar.bits64) for bar in bars] == [
         (0, 16 << 20, False, False),
         (1, 16 << 30, True, True),
         (6, 512 << 10, True, False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -163,7 +162,7 @@ def test_several_slices_stay_on_one_card_and_spread_only_when_they_must() -> Non
 
 def test_a_full_card_says_why() -> None:
     full = sliced(0)
-    limited = replace(full, profiles=(replace(full.profiles[0], limit=Reason("card-full", "no framebuffer left")),))
+    limited = full._replace(profiles=(full.profiles[0]._replace(limit=Reason("card-full", "no framebuffer left")),))
     assert codes(ask(gpu(1, vgpu=limited), profile="A40-4Q")) == {1: ["card-full"]}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,13 +53,13 @@ def look(
     inventory = with_own_log(kernel, inventory)
     inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml, promises.vgpus)
     gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
-    return replace(inventory, gpus=gpus)
+    return inventory._replace(gpus=gpus)
 
 
 def owners_unknown(inventory: HostInventory, why: str) -> HostInventory:
     """The same inventory, saying that libvirt could not be asked who has what."""
     notice = Notice("owners-unknown", f"libvirt could not be asked which VM has which device: {why}", "libvirt")
-    return replace(inventory, warnings=(*inventory.warnings, notice))
+    return inventory._replace(warnings=(*inventory.warnings, notice))
 
 
 def _occupied(gpu: Gpu, promises: Promises, owners: Mapping[str, str]) -> Gpu:
@@ -73,10 +72,10 @@ def _occupied(gpu: Gpu, promises: Promises, owners: Mapping[str, str]) -> Gpu:
         reserved_for=promises.gpus.get(gpu.address),
         failed=promises.quarantined.get(gpu.address),
     )
-    return replace(occupied, vgpu=_owned(gpu.vgpu, owners))
+    return occupied._replace(vgpu=_owned(gpu.vgpu, owners))
 
 
 def _owned(state: VgpuState, owners: Mapping[str, str]) -> VgpuState:
     """vGPUs with the VMs that have them."""
-    instances = tuple(replace(item, owner=owners.get(item.id, item.owner)) for item in state.instances)
-    return replace(state, instances=instances)
+    instances = tuple(item._replace(owner=owners.get(item.id, item.owner)) for item in state.instances)
+    return state._replace(instances=instances)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -62,7 +61,7 @@ def _settings(config: Config, needs: Needs) -> Iterator[Config]:
 
     with TemporaryDirectory(prefix="vgpumgr-") as folder:
         place = Path(folder)
-        yield replace(config, state_dir=place, runtime_dir=place, database="", libvirt_uri=TEST_LIBVIRT)
+        yield config._replace(state_dir=place, runtime_dir=place, database="", libvirt_uri=TEST_LIBVIRT)
 
 
 def _open_service(config: Config, needs: Needs) -> Service:

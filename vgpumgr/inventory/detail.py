@@ -153,13 +153,13 @@ def bars(resources: tuple[tuple[int, int, int], ...]) -> tuple[Bar, ...]:
     """The BARs that are in use, from what :meth:`Detail.resources` found. Sizes in bytes."""
     return tuple(
         Bar(
-            index=index,
+            number=number,
             size=end - start + 1,
             prefetchable=bool(flags & _PREFETCH),
             bits64=bool(flags & _BITS64),
             assigned=not flags & _UNSET,
         )
-        for index, (start, end, flags) in enumerate(resources)
+        for number, (start, end, flags) in enumerate(resources)
         if flags & (_MEMORY | _IO) and end >= start
     )
 

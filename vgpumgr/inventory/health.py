@@ -90,7 +90,7 @@ def _narrow_link(name: str, link: Link, slot_width: int | None) -> list[Reason]:
 
 
 def _homeless_bars(name: str, bars: tuple[Bar, ...]) -> list[Reason]:
-    homeless = [str(bar.index) for bar in bars if not bar.assigned]
+    homeless = [str(bar.number) for bar in bars if not bar.assigned]
     if not homeless:
         return []
     message = f"BAR {', '.join(homeless)} got no address: enable 'Above 4G decoding' (64-bit MMIO) in the firmware"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from vgpumgr import address
 from vgpumgr.kernel.port import Kernel, read_text
@@ -32,9 +31,8 @@ def with_kernel_log(inventory: HostInventory, lines: Iterable[str]) -> HostInven
     ``lines`` are log lines in any of the usual forms: ``[    4.0] i915 0000:00:02.0: driver does not ...``.
     """
     refused = {name for line in lines if line.rstrip().endswith(_REFUSALS) for name in _addresses(line)}
-    return replace(
-        inventory, gpus=tuple(_refused(gpu) if gpu.address in refused else gpu for gpu in inventory.gpus)
-    )
+    gpus = tuple(_refused(gpu) if gpu.address in refused else gpu for gpu in inventory.gpus)
+    return inventory._replace(gpus=gpus)
 
 
 def _addresses(line: str) -> Iterable[str]:
@@ -43,4 +41,4 @@ def _addresses(line: str) -> Iterable[str]:
 
 
 def _refused(gpu: Gpu) -> Gpu:
-    return gpu if gpu.sriov is None else replace(gpu, sriov=replace(gpu.sriov, driver_ready=False))
+    return gpu if gpu.sriov is None else gpu._replace(sriov=gpu.sriov._replace(driver_ready=False))

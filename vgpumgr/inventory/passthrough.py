@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from vgpumgr.errors import Reason
@@ -97,7 +96,7 @@ def with_occupancy(
     if state is not PassthroughState.UNKNOWN:
         reasons = [reason for reason in reasons if reason.code != "owner-unknown"]
     verdict = Passthrough(_assignable(tuple(reasons)), state, tuple(reasons))
-    return replace(gpu, passthrough=verdict, holders=(*gpu.holders, *owners))
+    return gpu._replace(passthrough=verdict, holders=(*gpu.holders, *owners))
 
 
 def _assignable(reasons: tuple[Reason, ...]) -> bool:

@@ -9,33 +9,32 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 MAX_LINKS = 40
 """As many symbolic links as Linux follows in one path."""
 
 
-@dataclass(slots=True)
-class File:
+class File(NamedTuple):
     """A file. ``content`` may be computed at each read; ``error`` is the errno that reading gives."""
 
     content: bytes | Callable[[], bytes] = b""
     error: int = 0
 
 
-@dataclass(slots=True)
-class Link:
+class Link(NamedTuple):
     """A symbolic link with its text."""
 
     target: str
 
 
-@dataclass(slots=True)
 class Dir:
     """A directory."""
 
-    entries: dict[str, Node] = field(default_factory=dict)
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Node] = {}
 
 
 Node: TypeAlias = File | Link | Dir

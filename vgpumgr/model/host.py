@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -48,8 +47,7 @@ class HealthStatus(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """A warning on the inventory: something could not be read, or is not as it should be."""
 
     code: str
@@ -61,8 +59,7 @@ class Notice:
         return {"code": self.code, "message": self.message, "subject": self.subject}
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """What uses a function right now.
 
     ``kind``: ``process`` (an open handle), ``mount``, ``swap``, ``block`` (a stacked block device), ``network``
@@ -87,8 +84,7 @@ class Holder:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Blocker:
+class Blocker(NamedTuple):
     """A group member that keeps its IOMMU group from being viable."""
 
     address: str
@@ -126,8 +122,7 @@ class IommuGroup(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Companion:
+class Companion(NamedTuple):
     """A function that must (``required``) or should travel with the GPU."""
 
     address: str
@@ -147,8 +142,7 @@ class Companion:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Sriov:
+class Sriov(NamedTuple):
     """SR-IOV of a physical function. ``driver_ready`` is ``False`` when the driver is known to refuse VFs."""
 
     total_vfs: int
@@ -166,8 +160,7 @@ class Sriov:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Passthrough:
+class Passthrough(NamedTuple):
     """Whether a VM can have the whole GPU, who has it now, and every reason against it."""
 
     assignable: bool
@@ -183,8 +176,7 @@ class Passthrough:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(NamedTuple):
     """Health of one GPU with the reasons for anything but ``ok``."""
 
     status: HealthStatus
@@ -198,8 +190,7 @@ class Health:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(NamedTuple):
     """Where a GPU sits: its root port, the switches on the way, and NICs behind the same switch."""
 
     root_port: str | None
@@ -218,8 +209,7 @@ class Topology:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(NamedTuple):
     """A physical card or accelerator: its primary function, its companions and all that is known of it."""
 
     function: PciFunction
@@ -231,7 +221,7 @@ class Gpu:
     health: Health
     topology: Topology
     sriov: Sriov | None = None
-    vgpu: VgpuState = field(default_factory=VgpuState)
+    vgpu: VgpuState = VgpuState()
     holders: tuple[Holder, ...] = ()
     holders_known: bool = False
     """False when open handles could not be looked at (no /proc, or not root): unknown is never "free"."""
@@ -242,7 +232,7 @@ class Gpu:
     power_state: str | None = None
     reset_methods: tuple[str, ...] | None = None
     bars: tuple[Bar, ...] = ()
-    link: Link = field(default_factory=Link)
+    link: Link = Link()
 
     @property
     def address(self) -> str:
@@ -285,8 +275,7 @@ class Gpu:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class IommuState:
+class IommuState(NamedTuple):
     """Whether the IOMMU works, judged by its effect, and what the kernel command line says about it."""
 
     active: bool
@@ -297,8 +286,7 @@ class IommuState:
         return {"active": self.active, "hints": list(self.hints)}
 
 
-@dataclass(frozen=True, slots=True)
-class HostInventory:
+class HostInventory(NamedTuple):
     """Everything one look at a host found. ``functions`` holds every PCI function, GPUs or not."""
 
     hostname: str | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from vgpumgr.model.json import JsonObject
@@ -39,8 +38,7 @@ class PciFunction(NamedTuple):
         return self.class_id is not None and self.class_id.startswith("06") and not self.class_id.startswith("0680")
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """PCIe link of a function. Speeds in GT/s, widths in lanes; ``None`` is unknown."""
 
     speed: float | None = None
@@ -58,11 +56,10 @@ class Link:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One base address register: index 0-5 (or 6 for the ROM), size in bytes, and whether it got an address."""
+class Bar(NamedTuple):
+    """One base address register: its number 0-5 (6: the ROM), size in bytes, and whether it got an address."""
 
-    index: int
+    number: int
     size: int
     prefetchable: bool = False
     bits64: bool = False
@@ -71,7 +68,7 @@ class Bar:
     def to_json(self) -> JsonObject:
         """``{"index", "size", "prefetchable", "64bit", "assigned"}``; size in bytes."""
         return {
-            "index": self.index,
+            "index": self.number,
             "size": self.size,
             "prefetchable": self.prefetchable,
             "64bit": self.bits64,

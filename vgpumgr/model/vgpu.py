@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from vgpumgr.errors import Reason
 from vgpumgr.model.json import JsonObject
@@ -17,8 +17,7 @@ class Backend(StrEnum):
     SRIOV = "sriov"
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(NamedTuple):
     """What a slice is. ``creatable`` counts how many more the *card* takes now, over all its VFs.
 
     ``id`` is the driver's own (``nvidia-558``, ``1147``, ``i915-GVTg_V5_4``); ``framebuffer_mib`` in MiB;
@@ -59,8 +58,7 @@ class Profile:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Vgpu:
+class Vgpu(NamedTuple):
     """One slice in being. ``id`` is an mdev's UUID or a VF's address; ``parent`` the function it lives on.
 
     ``owner`` is the name of the VM that has it, ``None`` when nobody could be found.
@@ -88,8 +86,7 @@ class Vgpu:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class VgpuState:
+class VgpuState(NamedTuple):
     """What one card offers and holds. ``backend`` is ``None`` when nothing tells how it could be sliced."""
 
     capable: bool = False
@@ -112,8 +109,7 @@ class VgpuState:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileOffer:
+class ProfileOffer(NamedTuple):
     """How many more vGPUs of one profile fit on this host, in all and on each GPU (address → count)."""
 
     profile: Profile
@@ -128,8 +124,7 @@ class ProfileOffer:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class VgpuView:
+class VgpuView(NamedTuple):
     """A vGPU as users see it: where it is, and whose. ``ours`` is ``None`` where the store was not asked, and for
     a plain VF that nobody has.
 
@@ -152,8 +147,7 @@ class VgpuView:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class CardModes:
+class CardModes(NamedTuple):
     """The modes of a card as NVIDIA's driver shows them; ``None`` is "has none" or "not told".
 
     ``source`` says who told: ``NVML 13.590``, ``simulated NVML``, ``absent``. ``gpu_instances``: (shape, start).

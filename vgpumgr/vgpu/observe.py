@@ -10,7 +10,6 @@ The backend is told by files, never by the model's name:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from vgpumgr.errors import Reason
 from vgpumgr.inventory.reader import Reader
@@ -65,11 +64,11 @@ def observe_vgpus(
             lost = missing((remembered or {}).get(gpu.address, {}), card)
             state = state_of(card, [*promised.get(gpu.address, ()), *lost], told)
         if nvml is not None and told is not None:
-            state = replace(state, modes=card_modes(gpu.address, nvml.label, told))
-        return replace(gpu, vgpu=state)
+            state = state._replace(modes=card_modes(gpu.address, nvml.label, told))
+        return gpu._replace(vgpu=state)
 
     gpus = tuple(observed(gpu) for gpu in inventory.gpus)
-    return replace(inventory, gpus=gpus, warnings=(*inventory.warnings, *reader.notices))
+    return inventory._replace(gpus=gpus, warnings=(*inventory.warnings, *reader.notices))
 
 
 def _each(counts: Mapping[str, int]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from vgpumgr.errors import Reason
 from vgpumgr.model.vgpu import Backend, Profile, Vgpu, VgpuState
@@ -40,7 +39,7 @@ def _named(instance: Vgpu, listed: Mapping[str, Offer]) -> Vgpu:
     if instance.profile is not None:
         return instance
     offer = listed.get(instance.profile_id)
-    return replace(instance, profile=offer.name if offer else name_of_type(instance.profile_id))
+    return instance._replace(profile=offer.name if offer else name_of_type(instance.profile_id))
 
 
 def _order(profile_id: str) -> tuple[str, list[tuple[int, str]]]:
