@@ -72,6 +72,13 @@ make_environment() {
     echo "$wanted" >$VENV/.stamp
 }
 
+# pip does not compile an editable install, and Python may be told not to write what it compiles
+# (PYTHONDONTWRITEBYTECODE): every start would compile everything again. Quick when nothing has changed.
+compile_sources() {
+    $VENV/bin/python -m compileall -q vgpumgr api
+}
+
 install_packages
 check_python
 make_environment
+compile_sources

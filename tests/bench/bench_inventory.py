@@ -9,16 +9,12 @@ folder on the way is looked at first, and the bare loop lists the folders too.
 from __future__ import annotations
 
 import os
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 from tests.hosttree import VF_CONFIG, HostTree
-from tests.shared import shared_dir
 from vgpumgr.inventory import take_inventory
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.kernel.real import RealKernel
@@ -92,7 +88,7 @@ def compare(*works: Callable[[], object]) -> list[float]:
     return best
 
 
-def vdi_host(root: Path, functions: int) -> None:
+def vdi_host(root: Path, functions: int) -> HostTree:
     """A host made of the same parts whatever its size: per 25 functions one GPU with 16 VFs and eight others."""
     tree = HostTree(root)
     tree.iommu()
@@ -115,6 +111,7 @@ def vdi_host(root: Path, functions: int) -> None:
         for other in range(7):
             tree.function(f"{slot}:1f.{other}", "088000", "8086:09a2", None, group + 20 + other // 4, parent=port)
         group += 24
+    return tree
 
 
 class Measured(NamedTuple):
@@ -157,18 +154,6 @@ def measure(name: str, folder: str) -> Measured:
         f" as a recording {measured.recorded * 1e3:.2f} ms, ratio {measured.recorded_ratio:.2f}"
     )
     return measured
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A recorded host with 226 functions, unpacked."""
-    shared = shared_dir()
-    if shared is None:
-        pytest.skip("no shared/ beside the checkout: the recorded host is there")
-    folder = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(shared / "recordings" / "vgpu-node-a2" / "sysroot-recorded.tar.gz") as archive:
-        archive.extractall(folder)
-    return str(folder)
 
 
 def test_an_inventory_costs_at_most_twice_the_bare_loop_over_the_same_files(recorded: str) -> None:

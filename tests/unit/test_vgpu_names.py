@@ -84,7 +84,7 @@ def test_odd_descriptions_tell_nothing_and_do_not_raise(text: str) -> None:
     ],
 )  # fmt: skip
 def test_creatable_types_with_header_without_and_name_first(text: str, expected: list[tuple[str, str]]) -> None:
-    assert parse_creatable(text) == expected
+    assert list(parse_creatable(text)) == expected
 
 
 def test_a_type_that_no_list_names_is_named_by_the_catalogue() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
@@ -36,8 +37,9 @@ class GlobalOption(click.Option):
         )
 
 
-def _global_options() -> list[click.Parameter]:
-    return [
+@cache
+def _global_options() -> tuple[click.Parameter, ...]:
+    return (
         GlobalOption(
             ["--sysfs-root"],
             metavar="DIR|TAR",
@@ -52,7 +54,7 @@ def _global_options() -> list[click.Parameter]:
         ),
         GlobalOption(["-o", "--output"], type=click.Choice(FORMATS), help="Output format (default: table)."),
         GlobalOption(["--no-color"], is_flag=True, flag_value=True, help="No colours, also on a terminal."),
-    ]
+    )
 
 
 class _Help(click.Command):

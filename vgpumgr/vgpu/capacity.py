@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.errors import Reason
-from vgpumgr.vgpu.mig import MigState, mig_bound
+
+if TYPE_CHECKING:
+    from vgpumgr.vgpu.mig import MigState
 
 
 class SizeMode(StrEnum):
@@ -100,6 +102,8 @@ _Bound = tuple[int, Reason]
 def _mig(card: CardState, shape: Shape) -> list[_Bound]:
     if card.mig is None:
         return _mig_unknown(card, shape)
+    from vgpumgr.vgpu.mig import mig_bound
+
     held = [
         (resident.shape.mig_shape, resident.shape.framebuffer_mib, resident.gpu_instance)
         for resident in card.residents

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vgpumgr.model.vgpu import CardModes
-from vgpumgr.vgpu.nvml_port import NvmlCard
+
+if TYPE_CHECKING:
+    from vgpumgr.vgpu.nvml_port import NvmlCard
 
 
 def card_modes(address: str, source: str, card: NvmlCard | None) -> CardModes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from vgpumgr.vgpu.facts import FAMILIES, SERIES, TYPE_IDS, Family
@@ -28,6 +28,7 @@ class Facts(NamedTuple):
     mig_shape: str | None = None
 
 
+@lru_cache(maxsize=1024)
 def facts_for(name: str) -> Facts:
     """What is known of a profile by its name. A name that cannot be taken apart tells nothing."""
     parsed = parse_name(name)

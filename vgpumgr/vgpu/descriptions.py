@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from vgpumgr.inventory.reader import clean
@@ -41,7 +42,9 @@ def parse_description(text: str) -> Description:
     )
 
 
-def parse_creatable(text: str) -> list[tuple[str, str]]:
+# All free VFs of a card show the same list.
+@lru_cache(maxsize=64)
+def parse_creatable(text: str) -> tuple[tuple[str, str], ...]:
     """``(id, name)`` per line of ``creatable_vgpu_types``: header or none, id first or name first.
 
     A list that holds its header only is an empty list: nothing more fits through that VF.
@@ -55,7 +58,7 @@ def parse_creatable(text: str) -> list[tuple[str, str]]:
         match = _NAME_FIRST.fullmatch(line)
         if match is not None:
             found.setdefault(match[2], clean(match[1]))
-    return list(found.items())
+    return tuple(found.items())
 
 
 def _count(text: str | None) -> int | None:

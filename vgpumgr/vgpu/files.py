@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vgpumgr import address
@@ -23,12 +22,11 @@ class TypeFiles(NamedTuple):
     description: Description
 
 
-@dataclass(slots=True)
-class MdevTypes:
+class MdevTypes(NamedTuple):
     """The mdev types of one card, merged over its parents (the card itself, or its VFs)."""
 
-    types: dict[str, TypeFiles] = field(default_factory=dict)
-    available: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    types: dict[str, TypeFiles]
+    available: dict[str, dict[str, int | None]]
     """Parent → type id → ``available_instances``; ``None`` where it cannot be read."""
 
 
@@ -54,11 +52,12 @@ class VendorVf(NamedTuple):
 
 def read_mdev_types(reader: Reader, parents: Iterable[str]) -> MdevTypes:
     """The types that any of these functions offers. Name and description are read once for each type."""
-    found = MdevTypes()
+    found = MdevTypes({}, {})
+    classed = set(reader.names(MDEV_PARENTS, "host"))
     for parent in parents:
         base = f"{PCI_DEVICES}/{parent}/mdev_supported_types"
         ids = reader.names(base, parent)
-        if not ids:
+        if not ids and parent in classed:
             # A fragment of a recording may hold the parent in its class alone.
             base = f"{MDEV_PARENTS}/{parent}/mdev_supported_types"
             ids = reader.names(base, parent)
@@ -125,7 +124,7 @@ def read_vendor_vfs(reader: Reader, vfs: Iterable[str]) -> list[VendorVf]:
         if current not in (None, NO_TYPE):
             # Reading it is an error (ENXIO) while there is no vGPU, so it is asked only then.
             instance = whole(read_text(reader.kernel, f"{base}/gpu_instance_id") or "")
-        found.append(VendorVf(vf, tuple(parse_creatable(text or "")), current, instance))
+        found.append(VendorVf(vf, parse_creatable(text or ""), current, instance))
     return found
 
 

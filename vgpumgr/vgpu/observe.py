@@ -10,6 +10,7 @@ The backend is told by files, never by the model's name:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from vgpumgr.errors import Reason
 from vgpumgr.inventory.reader import Reader
@@ -19,8 +20,10 @@ from vgpumgr.model.vgpu import VgpuState
 from vgpumgr.vgpu.card_modes import card_modes
 from vgpumgr.vgpu.cards import Card, Functions, mdev_card, plain_vf_card, vendor_card
 from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
-from vgpumgr.vgpu.nvml_port import NvmlPort
 from vgpumgr.vgpu.profiles import state_of
+
+if TYPE_CHECKING:
+    from vgpumgr.vgpu.nvml_port import NvmlPort
 
 NVIDIA = "10de"
 """NVIDIA's VFs are no slices by themselves: one of its two interfaces must give them a type."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from vgpumgr.errors import Reason
 from vgpumgr.model.vgpu import Backend, Profile, Vgpu, VgpuState
@@ -11,8 +12,10 @@ from vgpumgr.vgpu.capacity import Capacity, CardState, Resident, Shape, SizeMode
 from vgpumgr.vgpu.cards import Card, Offer, cannot_enable
 from vgpumgr.vgpu.catalogue import card_framebuffer_mib, name_of_type
 from vgpumgr.vgpu.names import type_number
-from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlProfile
 from vgpumgr.vgpu.shapes import Known, know, mig_state, unlisted
+
+if TYPE_CHECKING:
+    from vgpumgr.vgpu.nvml_port import NvmlCard
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -130,8 +133,7 @@ def _plain_capacity(card: Card, offer: Offer, reserved: int) -> Capacity:
 
 
 def _profile(item: Known, found: Capacity) -> Profile:
-    facts, described, shape = item.facts, item.offer.description, item.shape
-    told = item.told or NvmlProfile(-1, shape.name)
+    facts, told, described, shape = item.facts, item.told, item.offer.description, item.shape
     return Profile(
         id=shape.id,
         name=shape.name,
@@ -139,12 +141,12 @@ def _profile(item: Known, found: Capacity) -> Profile:
         framebuffer_mib=shape.framebuffer_mib,
         max_instances=shape.max_instances,
         series=facts.series,
-        heads=_first(described.heads, told.heads, facts.heads),
-        max_resolution=described.max_resolution or told.max_resolution or facts.max_resolution,
-        frame_rate_limit=_first(described.frame_rate_limit, told.frame_rate_limit, facts.frame_rate_limit),
-        max_instances_per_vm=told.max_per_vm,
+        heads=_first(described.heads, told and told.heads, facts.heads),
+        max_resolution=described.max_resolution or (told and told.max_resolution) or facts.max_resolution,
+        frame_rate_limit=_first(described.frame_rate_limit, told and told.frame_rate_limit, facts.frame_rate_limit),
+        max_instances_per_vm=told and told.max_per_vm,
         mig_shape=shape.mig_shape,
-        licence=told.licence or facts.licence,
+        licence=(told and told.licence) or facts.licence,
         limit=None if shape.max_instances is not None and found.left >= shape.max_instances else found.limit,
     )
 

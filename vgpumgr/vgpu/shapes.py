@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.model.vgpu import Backend
 from vgpumgr.vgpu.capacity import Shape
 from vgpumgr.vgpu.cards import Offer
 from vgpumgr.vgpu.catalogue import Facts, facts_for
-from vgpumgr.vgpu.mig import MigState
 from vgpumgr.vgpu.names import type_number
-from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlProfile
+
+if TYPE_CHECKING:
+    from vgpumgr.vgpu.mig import MigState
+    from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlProfile
 
 
 class Known(NamedTuple):
@@ -62,6 +64,8 @@ def mig_state(nvml: NvmlCard | None, known: Mapping[str, Known]) -> MigState | N
     """The card's MIG as capacity needs it; ``None`` when it has none, or nobody tells."""
     if nvml is None or nvml.mig is None:
         return None
+    from vgpumgr.vgpu.mig import MigState
+
     per_instance = tuple(
         (item.shape.mig_shape, item.shape.framebuffer_mib, item.told.max_per_gpu_instance)
         for item in known.values()
