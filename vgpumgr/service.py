@@ -123,18 +123,32 @@ class Service(Reading):
                 operations.append(desk.submit("restore", binding.address, plan))
         return [desk.wait(operation.id, None) for operation in operations]
 
-    def restore_slices(self) -> Sequence[Operation]:
-        """Cut cards and make our vGPUs again after a reboot: MIG, then VFs, then vGPUs. Waits for the end.
+    def plan_restore_slices(self) -> Sequence[Plan]:
+        """What a reboot or a driver reload took: a plan for each card and vGPU, in order; none when all is there.
 
-        What cannot be restored is an operation that failed; the others go on.
+        What waits for an earlier plan has no steps yet, and a warning that says so.
         """
-        from vgpumgr.allocations.restore import restore_slices
+        from vgpumgr.allocations.restore import missing_pieces
 
-        nvml = self._nvml
-        operations = restore_slices(self._at_desk, lambda: look(self.kernel, nvml=nvml))
-        if operations:
-            self._manager.renew_handles()
-        return operations
+        return [piece.now for piece in missing_pieces(self._at_desk, self._look_to_restore)]
+
+    def start_restore_slices(self) -> Sequence[Operation]:
+        """Begin to cut cards and make our vGPUs again: MIG, then VFs, then vGPUs; one operation for each.
+
+        What cannot be restored is an operation that fails; the others go on.
+        """
+        from vgpumgr.allocations.restore import start_restore
+
+        return start_restore(self._at_desk, self._look_to_restore, self._manager.renew_handles)
+
+    def restore_slices(self) -> Sequence[Operation]:
+        """The same, and wait for the end."""
+        return [self._at_desk.wait(operation.id, None) for operation in self.start_restore_slices()]
+
+    def _look_to_restore(self) -> HostInventory:
+        """The host with what speaks against touching a card; what is to be restored is not promised to others."""
+        promises = self._at_desk.promises()
+        return look(self.kernel, Promises(promises.gpus, quarantined=promises.quarantined), nvml=self._nvml)
 
     # -- allocate -------------------------------------------------------------------------------------
     def plan_allocation(self, request: AllocationRequest) -> Plan:

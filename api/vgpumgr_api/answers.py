@@ -59,6 +59,20 @@ def working(operation: Operation, wait: float) -> Response:
     return _accepted(operation, operation)
 
 
+def working_all(operations: Sequence[Operation], wait: float) -> Response:
+    """The answer to a change of several operations: 202, or 200 when all have ended (or there were none)."""
+    here = context()
+    if operations:
+        # They run one after the other: when the last has ended, so have the others.
+        here.waiting_room.wait(operations[-1].id, wait)
+    seen = [here.service.operation(operation.id) for operation in operations]
+    response = jsonify({"plans": [], "operations": [operation.to_json() for operation in seen]})
+    if not all(operation.final for operation in seen):
+        response.status_code = 202
+        response.headers["Location"] = "/v1/operations"
+    return response
+
+
 def preparing(allocation: Allocation, wait: float, *, made: bool = False) -> Response:
     """The same for an allocation, as it is after its operation (or in the middle); 201 when it was ``made``."""
     if allocation.operation_id is None:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from vgpumgr.vgpu.vf_shares import VfShare
 from vgpumgr_api.host_responses import Answer, VgpuModel
+from vgpumgr_api.responses import OperationModel, PlanModel
 from vgpumgr_api.schemas import ADDRESS, PageQuery, Strict
 
 SHAPE = Field(pattern=r"^[1-9]g\.[1-9][0-9]{0,3}gb([+-]me(\.all)?|\+gfx)?$", examples=["3g.40gb"])
@@ -70,6 +71,13 @@ class VgpuPage(Answer):
 
     items: list[VgpuViewModel]
     next_cursor: str | None
+
+
+class RestoreModel(Answer):
+    """What is restored, in order: an operation for each piece, or, of a dry run, the plans. Both empty: nothing."""
+
+    plans: list[PlanModel]
+    operations: list[OperationModel]
 
 
 class GpuInstanceModel(Answer):

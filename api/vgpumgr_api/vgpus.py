@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from flask import Response
+from flask import Response, jsonify
 from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.vgpu.modes import Modes
 from vgpumgr.vgpu.nvml_port import Scheduler
-from vgpumgr_api.answers import one, page_of, plain, working
+from vgpumgr_api.answers import one, page_of, plain, working, working_all
 from vgpumgr_api.context import ready_service, service
 from vgpumgr_api.idempotency import idempotent
 from vgpumgr_api.outcomes import problems
@@ -18,6 +18,7 @@ from vgpumgr_api.schemas import (
     ChangeQuery,
     CreateChangeHeaders,
     CreateHeaders,
+    EmptyBody,
     GpuPath,
     IdPath,
     NoQuery,
@@ -25,6 +26,7 @@ from vgpumgr_api.schemas import (
 from vgpumgr_api.vgpu_schemas import (
     ModesBody,
     ModesModel,
+    RestoreModel,
     SliceBody,
     VgpuCreateBody,
     VgpuListQuery,
@@ -34,6 +36,7 @@ from vgpumgr_api.vgpu_schemas import (
 
 api = APIBlueprint("vgpus", __name__, abp_tags=[Tag(name="vgpus", description="vGPUs, and how GPUs are cut")])
 _CREATES = {200: OperationOrPlan, 202: OperationModel, **problems(403, 404, 409, 413, 415)}
+_RESTORES = {200: RestoreModel, 202: RestoreModel, **problems(403, 409, 413, 415)}
 _CHANGES = {**_CREATES, **problems(403, 404, 409, 412, 413, 415)}
 
 
@@ -59,6 +62,17 @@ def create_vgpus(query: ChangeQuery, header: CreateHeaders, body: VgpuCreateBody
         return plain(service().slices.plan_create(*order))
     operation = ready_service().slices.create(*order)
     return working(operation, query.wait)
+
+
+@api.post("/v1/vgpus/restore", summary="Bring back what a driver reload took", responses=_RESTORES)
+@idempotent
+def restore_vgpus(query: ChangeQuery, header: CreateHeaders, body: EmptyBody) -> Response:
+    """MIG, then virtual functions, then vGPUs that are recorded and missing; one operation for each, none when all
+    is there. What cannot come back is an operation that fails. `dry_run` answers the plans.
+    """
+    if query.dry_run:
+        return jsonify({"plans": [plan.to_json() for plan in service().plan_restore_slices()], "operations": []})
+    return working_all(ready_service().start_restore_slices(), query.wait)
 
 
 @api.delete("/v1/vgpus/<id>", summary="Delete a vGPU", responses=_CHANGES)

@@ -8,6 +8,8 @@ from typing import Any
 from flask.testing import FlaskClient
 
 from tests.api.conftest import GPU
+from vgpumgr.kernel.simulated.machine import SimulatedKernel
+from vgpumgr.service import Service
 
 Allocate = Callable[..., dict[str, Any]]
 CUT = "0000:5e:00.0"
@@ -79,3 +81,30 @@ def test_modes_are_shown_set_and_refused(client: FlaskClient) -> None:
     answer = client.post(f"/v1/gpus/{GPU}/modes", json={"mig": True})
     assert (answer.status_code, answer.get_json()["code"]) == (409, "mig-unsupported")
     assert client.post(f"/v1/gpus/{GPU}/modes", json={"layout": ["3x.9"]}).status_code == 422
+
+
+def test_a_reload_of_the_driver_is_made_good(client: FlaskClient, service: Service) -> None:
+    client.post(f"/v1/gpus/{GPU}/slice?wait=30", json={})
+    client.post("/v1/vgpus?wait=30", json={"profile": "NVIDIA A40-8Q", "count": 2, "gpu": GPU})
+    before = client.get("/v1/vgpus").get_json()["items"]
+    assert isinstance(service.kernel, SimulatedKernel)
+    service.kernel.reload_driver(GPU)
+    assert [item["live"] for item in client.get("/v1/vgpus").get_json()["items"]] == [False, False]
+    plans = client.post("/v1/vgpus/restore?dry_run=true", json={}).get_json()["plans"]
+    assert [plan["kind"] for plan in plans] == ["restore-card", "restore-vgpu", "restore-vgpu"]
+    answer = client.post("/v1/vgpus/restore?wait=30", json={})
+    assert answer.status_code == 200
+    assert [item["state"] for item in answer.get_json()["operations"]] == ["succeeded"] * 3
+    assert client.get("/v1/vgpus").get_json()["items"] == before
+    assert client.post("/v1/vgpus/restore", json={}).get_json() == {"plans": [], "operations": []}
+
+
+def test_restoring_without_waiting_names_the_operations(client: FlaskClient, service: Service) -> None:
+    client.post(f"/v1/gpus/{GPU}/slice?wait=30", json={})
+    assert isinstance(service.kernel, SimulatedKernel)
+    service.kernel.reload_driver(GPU)
+    answer = client.post("/v1/vgpus/restore", json={})
+    (operation,) = answer.get_json()["operations"]
+    assert answer.status_code in (200, 202)
+    ended = client.get(f"/v1/operations/{operation['id']}?wait=30").get_json()
+    assert (ended["kind"], ended["subject"], ended["state"]) == ("restore-card", GPU, "succeeded")

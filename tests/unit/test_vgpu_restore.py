@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from tests.unit.vgpu_hosts import CARD, flex, h100, nvidia
 from vgpumgr.assembly import open_service
 from vgpumgr.config import Config
 from vgpumgr.errors import RefusedError
+from vgpumgr.kernel.simulated.faults import Mishap
+from vgpumgr.kernel.simulated.machine import SimulatedKernel
 from vgpumgr.model.allocation import AllocationRequest, AllocationState, DeviceKind
 from vgpumgr.model.operation import Operation
 from vgpumgr.service import Service
@@ -180,3 +183,92 @@ def test_a_card_promised_as_a_whole_is_not_cut(host: Host) -> None:
     with pytest.raises(RefusedError) as caught:
         service.slices.slice(CARD)
     assert caught.value.code == "reserved"
+
+
+def reload(service: Service) -> SimulatedKernel:
+    """What an operator does to the host driver while the service runs."""
+    kernel = service.kernel
+    assert isinstance(kernel, SimulatedKernel)
+    kernel.reload_driver(CARD)
+    return kernel
+
+
+def ended(service: Service) -> list[tuple[str, str]]:
+    operations = [service.wait(item.id, None) for item in service.start_restore_slices()]
+    return [(item.kind, item.state) for item in operations]
+
+
+@pytest.mark.parametrize("scheme", ["mdev-vf", "vendor-vfio"])
+def test_a_reload_of_the_driver_is_made_good_while_the_service_runs(host: Host, scheme: str) -> None:
+    service = host.boot(nvidia(scheme))
+    done(service, service.slices.slice(CARD))
+    done(service, service.slices.create("NVIDIA A40-8Q", 2))
+    before = live(service)
+    reload(service)
+    assert live(service) == {}
+    plans = service.plan_restore_slices()
+    assert [(plan.kind, bool(plan.steps)) for plan in plans] == [
+        ("restore-card", True),
+        ("restore-vgpu", False),
+        ("restore-vgpu", False),
+    ]
+    assert {warning.code for plan in plans[1:] for warning in plan.warnings} == {"planned-later"}
+    assert ended(service) == [("restore-card", "succeeded")] + [("restore-vgpu", "succeeded")] * 2
+    assert live(service) == before
+    assert (service.plan_restore_slices(), ended(service)) == ([], [])
+
+
+def test_two_who_restore_at_once_make_nothing_twice(host: Host) -> None:
+    service = host.boot(nvidia("vendor-vfio"))
+    done(service, service.slices.slice(CARD))
+    done(service, service.slices.create("NVIDIA A40-8Q", 3))
+    reload(service)
+    both = [*service.start_restore_slices(), *service.start_restore_slices()]
+    assert {service.wait(item.id, None).state for item in both} == {"succeeded"}
+    assert len(live(service)) == 3
+
+
+def test_mig_instances_that_a_reload_took_come_back_before_their_vgpus(host: Host) -> None:
+    service = host.boot(h100())
+    done(service, service.slices.set_modes(CARD, Modes(mig=True)))
+    done(service, service.slices.slice(CARD))
+    done(service, service.slices.set_modes(CARD, Modes(layout=("3g.40gb", "1g.10gb"))))
+    done(service, service.slices.create("NVIDIA H100XM-3-40C"))
+    before = live(service)
+    reload(service)
+    assert [plan.kind for plan in service.plan_restore_slices()] == ["restore-card"] * 2 + ["restore-vgpu"]
+    assert {state for _, state in ended(service)} == {"succeeded"}
+    assert live(service) == before
+
+
+def test_the_vgpu_of_an_allocation_is_the_allocations_again(host: Host) -> None:
+    service = host.boot(nvidia("mdev-vf"))
+    done(service, service.slices.slice(CARD))
+    allocation_id = allocate(service, "desk-1", "A40-8Q")
+    before = service.allocation(allocation_id).devices
+    reload(service)
+    ended(service)
+    assert service.allocation(allocation_id).devices == before
+    assert list(live(service)) == [before[0].handle]
+
+
+def test_what_cannot_come_back_fails_alone(host: Host) -> None:
+    service = host.boot(nvidia("mdev-vf"))
+    done(service, service.slices.slice(CARD))
+    done(service, service.slices.create("NVIDIA A40-8Q", 2))
+    (first, second) = live(service)
+    reload(service).faults.add(f"/create {first}", Mishap.FAIL, errno=errno.EIO)
+    states = {item.subject: service.wait(item.id, None).state for item in service.start_restore_slices()}
+    assert (states[first], states[second]) == ("failed", "succeeded")
+
+
+def test_what_was_deleted_meanwhile_is_not_made_again(host: Host) -> None:
+    service = host.boot(nvidia("mdev-vf"))
+    done(service, service.slices.slice(CARD))
+    done(service, service.slices.create("NVIDIA A40-8Q"))
+    (vgpu_id,) = live(service)
+    reload(service)
+    deletion = service.slices.delete(vgpu_id)
+    assert {service.wait(item.id, None).state for item in service.start_restore_slices()} <= {"succeeded"}
+    assert service.wait(deletion.id, None).state == "succeeded"
+    assert live(service) == {}

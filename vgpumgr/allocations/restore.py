@@ -6,8 +6,8 @@ changes. vGPUs come back by profile and card, so they survive a kernel that brin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
@@ -32,32 +32,84 @@ from vgpumgr.vgpu.vf_plans import plan_slice
 CARD, VGPU = "restore-card", "restore-vgpu"
 
 Look = Callable[[], HostInventory]
+Phase = Callable[[Desk, Gpu, CardSetup], Plan]
 
 
-def restore_slices(desk: Desk, look: Look) -> Sequence[Operation]:
-    """Bring back what is missing; waits for the end. What cannot come back is an operation that failed; the
-    others go on.
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something that is missing: ``now`` is what can be said of it at present, ``plan`` makes the plan on the host
+    as it is when its turn comes.
+    """
+
+    now: Plan
+    plan: Callable[[], Plan]
+
+
+def missing_pieces(desk: Desk, look: Look) -> Sequence[Piece]:
+    """What is recorded and not on the host, in the order in which it must come back; none: all is there.
+
+    What waits for an earlier piece of the same card cannot be planned yet; ``now`` says so as a warning.
+    """
+    inventory = look()
+    found: list[Piece] = []
+    changing: set[str] = set()
+    refused: set[tuple[str, str]] = set()
+    for phase in (_plan_mig, _plan_vfs, _plan_modes):
+        for setup in desk.store.setups.all():
+            now = _on_card(desk, lambda: inventory, setup, phase)
+            if setup.address in changing and phase is _plan_modes and _modes(setup) != Modes():
+                now = _later(CARD, setup.address, f"the modes of {setup.address}")
+            elif now.refusal is not None and (setup.address, now.refusal.code) in refused:
+                continue
+            if now.refusal is not None:
+                refused.add((setup.address, now.refusal.code))
+            if _says_something(now):
+                found.append(Piece(now, partial(_card_again, desk, look, setup.address, phase)))
+            if now.steps:
+                changing.add(setup.address)
+    for record in desk.store.vgpus.all():
+        now = plan_restore_vgpu(desk, lambda: inventory, record)
+        if record.gpu in changing and _says_something(now):
+            now = _later(VGPU, record.id, f"{record.profile} on {record.gpu}")
+        if _says_something(now):
+            found.append(Piece(now, partial(_vgpu_again, desk, look, record.id)))
+    return found
+
+
+def start_restore(desk: Desk, look: Look, ended: Callable[[], None]) -> Sequence[Operation]:
+    """Queue an operation for each missing piece; ``ended`` is called after each. What cannot come back is an
+    operation that fails; the others go on.
     """
     operations = []
-    for subject, kind, plan in _plans(desk, look):
-        first = plan()
-        if first.steps or first.refusal is not None:
-            operation = desk.submit(kind, subject, plan)
-            operations.append(desk.wait(operation.id, None))
+    for piece in missing_pieces(desk, look):
+        operation = desk.store.operations.create(desk.new_id(), piece.now.kind, piece.now.subject)
+        desk.enqueue(operation.id, piece.plan, lambda outcome: ended())
+        operations.append(operation)
     return operations
 
 
-def _plans(desk: Desk, look: Look) -> Iterator[tuple[str, str, Callable[[], Plan]]]:
-    """Each plan with its subject, in order; a plan is made when those before it are done."""
-    setups = desk.store.setups.all()
-    for phase in (_plan_mig, _plan_vfs, _plan_modes):
-        for setup in setups:
-            yield setup.address, CARD, partial(_on_card, desk, look, setup, phase)
-    for record in desk.store.vgpus.all():
-        yield record.id, VGPU, partial(plan_restore_vgpu, desk, look, record)
+def _says_something(plan: Plan) -> bool:
+    return bool(plan.steps or plan.warnings) or plan.refusal is not None
 
 
-def _on_card(desk: Desk, look: Look, setup: CardSetup, phase: Callable[[Desk, Gpu, CardSetup], Plan]) -> Plan:
+def _later(kind: str, subject: str, what: str) -> Plan:
+    message = f"{what}: planned when the card is cut as it was"
+    return Plan(kind, subject, warnings=(Reason("planned-later", message, (subject,)),))
+
+
+def _card_again(desk: Desk, look: Look, address: str, phase: Phase) -> Plan:
+    """The plan when its turn comes: what is wanted of the card may have changed since it was asked for."""
+    setup = desk.store.setups.get(address)
+    return _on_card(desk, look, setup, phase) if setup is not None else Plan(CARD, address)
+
+
+def _vgpu_again(desk: Desk, look: Look, vgpu_id: str) -> Plan:
+    """The plan when its turn comes: the vGPU may have been deleted, or be back under another id."""
+    record = desk.store.vgpus.get(vgpu_id)
+    return plan_restore_vgpu(desk, look, record) if record is not None else Plan(VGPU, vgpu_id)
+
+
+def _on_card(desk: Desk, look: Look, setup: CardSetup, phase: Phase) -> Plan:
     found = _same_card(look(), setup.address, setup.fingerprint)
     if isinstance(found, Refusal):
         return Plan(CARD, setup.address, refusal=found)
@@ -90,16 +142,18 @@ def _plan_vfs(desk: Desk, gpu: Gpu, setup: CardSetup) -> Plan:
 
 
 def _plan_modes(desk: Desk, gpu: Gpu, setup: CardSetup) -> Plan:
-    """Error correction is not among them: the board remembers it itself."""
-    live = bool(gpu.vgpu.instances)
-    wanted = Modes(
-        layout=None if live else setup.layout,
-        mixed_size=None if live else setup.mixed_size,
-        scheduler=Scheduler(setup.scheduler) if setup.scheduler is not None else None,
-    )
+    wanted = _modes(setup)
+    if gpu.vgpu.instances:
+        wanted = replace(wanted, layout=None, mixed_size=None)
     if wanted == Modes():
         return Plan(CARD, gpu.address)
     return plan_modes(nvml_of(desk.context), gpu, wanted)
+
+
+def _modes(setup: CardSetup) -> Modes:
+    """The modes that come after the VFs. Error correction is not among them: the board remembers it itself."""
+    scheduler = Scheduler(setup.scheduler) if setup.scheduler is not None else None
+    return Modes(layout=setup.layout, mixed_size=setup.mixed_size, scheduler=scheduler)
 
 
 def plan_restore_vgpu(desk: Desk, look: Look, record: VgpuRecord) -> Plan:

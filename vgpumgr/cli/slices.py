@@ -41,6 +41,14 @@ class SliceBackend(Protocol):
         """The operation that deletes it."""
         ...
 
+    def plan_restore_vgpus(self) -> list[JsonObject]:
+        """The plans of :meth:`restore_vgpus`, in order."""
+        ...
+
+    def restore_vgpus(self) -> list[JsonObject]:
+        """The operations that bring back what is recorded and missing."""
+        ...
+
     def plan_slice(self, address: str, request: JsonObject) -> JsonObject:
         """The plan of :meth:`slice_gpu`."""
         ...
@@ -90,6 +98,14 @@ class LocalSlices:
     def delete_vgpu(self, vgpu_id: str) -> JsonObject:
         """The operation that deletes a vGPU."""
         return self._service.slices.delete(vgpu_id).to_json()
+
+    def plan_restore_vgpus(self) -> list[JsonObject]:
+        """The plans that bring back what is missing."""
+        return [plan.to_json() for plan in self._service.plan_restore_slices()]
+
+    def restore_vgpus(self) -> list[JsonObject]:
+        """The operations that bring back what is missing."""
+        return [operation.to_json() for operation in self._service.start_restore_slices()]
 
     def plan_slice(self, address: str, request: JsonObject) -> JsonObject:
         """The plan that cuts a card."""
@@ -155,6 +171,16 @@ class RemoteSlices:
         """The operation that deletes a vGPU."""
         operation: JsonObject = self._client.delete(_vgpu(vgpu_id))
         return operation
+
+    def plan_restore_vgpus(self) -> list[JsonObject]:
+        """The plans that bring back what is missing."""
+        plans: list[JsonObject] = self._change("/v1/vgpus/restore", {}, dry_run=True)["plans"]
+        return plans
+
+    def restore_vgpus(self) -> list[JsonObject]:
+        """The operations that bring back what is missing."""
+        operations: list[JsonObject] = self._change("/v1/vgpus/restore", {})["operations"]
+        return operations
 
     def plan_slice(self, address: str, request: JsonObject) -> JsonObject:
         """The plan that cuts a card."""

@@ -1,4 +1,4 @@
-"""``vgpumgr vgpu``: vGPUs in being; made and deleted by hand."""
+"""``vgpumgr vgpu``: vGPUs in being; made and deleted by hand, restored after a reload of the driver."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import click
 
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
-from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, show_plan
+from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, follow, plan_text, show_plan
 from vgpumgr.cli.invocation import Invocation
-from vgpumgr.cli.output import emit
+from vgpumgr.cli.output import emit, note
 from vgpumgr.cli.table import Column, facts, table
-from vgpumgr.errors import EXIT_OK
+from vgpumgr.errors import EXIT_OK, EXIT_REFUSED, FailedError, Reason
 
 COLUMNS = (
     Column("ID"),
@@ -27,7 +27,7 @@ COLUMNS = (
     "vgpu", cls=NounGroup, examples='vgpumgr vgpu list\nvgpumgr vgpu create --profile "NVIDIA A40-8Q" --plan'
 )
 def vgpu() -> None:
-    """vGPUs: list and show them, make some by hand, delete them."""
+    """vGPUs: list and show them, make some by hand, delete them, restore those that were lost."""
 
 
 def vgpu_table(vgpus: list[JsonObject], invocation: Invocation) -> str:
@@ -132,3 +132,63 @@ def delete(invocation: Invocation, vgpu_id: str, plan: bool, yes: bool) -> int:
         confirm(f"delete vGPU {vgpu_id}", yes)
         carry_out(invocation, backend, backend.delete_vgpu(vgpu_id))
     return EXIT_OK
+
+
+@vgpu.verb(
+    "restore", examples="vgpumgr vgpu restore --plan\nvgpumgr vgpu restore\nvgpumgr vgpu restore --yes -o json"
+)
+@PLAN
+@YES
+@pass_invocation
+def restore(invocation: Invocation, plan: bool, yes: bool) -> int:
+    """Bring back what is recorded and missing, as after a reload of the driver: MIG, then VFs, then vGPUs.
+
+    What is there already stays as it is. What cannot come back is named at the end; the rest comes back.
+    """
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        plans = backend.plan_restore_vgpus()
+        if plan:
+            emit(invocation, plans, plans_text)
+            return EXIT_REFUSED if any(item["refusal"] for item in plans) else EXIT_OK
+        if plans and not yes:
+            note(plans_text(plans, invocation))
+            confirm(f"restore {len(plans)} {'pieces' if len(plans) > 1 else 'piece'}", yes)
+        ended = [follow(backend, operation) for operation in backend.restore_vgpus()] if plans else []
+    failed = [item for item in ended if item["state"] != "succeeded"]
+    if not failed or not invocation.machine_readable:
+        # Programs get one document: the operations, or the error with what could not come back.
+        emit(invocation, ended, restored_text)
+    if failed:
+        raise FailedError(
+            f"could not restore {', '.join(dict.fromkeys(item['subject'] for item in failed))}",
+            hint="mend what the reasons say, then ask again: what is back stays as it is",
+            reasons=[_why(item) for item in failed],
+            code="restore-incomplete",
+        )
+    return EXIT_OK
+
+
+def _why(operation: JsonObject) -> Reason:
+    error = operation.get("error") or {}
+    message = f"{operation['subject']}: {error.get('message', 'failed')}"
+    return Reason(str(error.get("code", "failed")), message, (operation["subject"],))
+
+
+def plans_text(plans: list[JsonObject], invocation: Invocation) -> str:
+    """Each plan under a line that names what it restores."""
+    if not plans:
+        return "nothing to restore: all that is recorded is there"
+    return "\n".join(f"{item['kind']} {item['subject']}\n{_indented(item, invocation)}" for item in plans)
+
+
+def _indented(plan: JsonObject, invocation: Invocation) -> str:
+    if not plan["steps"] and not plan["refusal"]:
+        return "\n".join(f"  later: {item['message']}" for item in plan["warnings"])
+    return "\n".join(f"  {line}" for line in plan_text(plan, invocation).splitlines())
+
+
+def restored_text(operations: list[JsonObject], invocation: Invocation) -> str:
+    """One line for each piece, and how it ended."""
+    if not operations:
+        return "nothing to restore: all that is recorded is there"
+    return "\n".join(f"{item['kind']} {item['subject']}: {item['state']}" for item in operations)
