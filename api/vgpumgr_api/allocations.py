@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.errors import ConflictError
 from vgpumgr_api.answers import many, one, plain, preparing
@@ -12,6 +11,7 @@ from vgpumgr_api.idempotency import idempotent
 from vgpumgr_api.outcomes import problems
 from vgpumgr_api.preconditions import PreconditionError, matched_generation
 from vgpumgr_api.principals import principal
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.responses import AllocationModel, AllocationOrPlan, AllocationPage, PlanModel
 from vgpumgr_api.schemas import (
     AllocationListQuery,
@@ -24,9 +24,7 @@ from vgpumgr_api.schemas import (
     XmlQuery,
 )
 
-api = APIBlueprint(
-    "allocations", __name__, abp_tags=[Tag(name="allocations", description="GPUs and vGPUs granted to VMs")]
-)
+api = Resource("allocations", __name__, "GPUs and vGPUs granted to VMs")
 
 
 @api.get("/v1/allocations", summary="Allocations", responses={200: AllocationPage, **problems()})

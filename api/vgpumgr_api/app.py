@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 from flask import Response, jsonify, redirect
 from flask.json.provider import DefaultJSONProvider
 from flask_openapi3 import Info, OpenAPI
@@ -55,6 +57,9 @@ with every POST that creates, and `If-Match` with every change of something you 
 """
 
 
+_writing = Lock()
+
+
 class _Json(DefaultJSONProvider):
     """Fields in the order of the contract, not of the alphabet."""
 
@@ -62,14 +67,22 @@ class _Json(DefaultJSONProvider):
 
 
 class Application(OpenAPI):
-    """flask-openapi3's application, with what it does not write into the document by itself."""
+    """flask-openapi3's application; its document is written when it is read for the first time."""
 
     json_provider_class = _Json
 
     def generate_spec_json(self) -> None:
-        """See flask-openapi3."""
-        super().generate_spec_json()  # type: ignore[no-untyped-call]
-        complete(self.spec_json)
+        """See flask-openapi3; what it does not write into the document by itself is added."""
+        with _writing:
+            if self.spec_json:
+                return
+            for resource in RESOURCES:
+                resource.api.describe()
+                self.tags += resource.api.tags
+                self.paths.update(resource.api.paths)
+                self.components_schemas.update(resource.api.components_schemas)
+            super().generate_spec_json()  # type: ignore[no-untyped-call]
+            complete(self.spec_json)
 
 
 def create_app(service: Service | None, *, seats: int = 4, names: str = "") -> Application:
@@ -98,7 +111,7 @@ def create_app(service: Service | None, *, seats: int = 4, names: str = "") -> A
     for guard in (guards.own_names(names), identify, guards.acceptable, read_body):
         app.before_request(guard)
     for resource in RESOURCES:
-        app.register_api(resource.api)
+        app.register_blueprint(resource.api)
     app.add_url_rule("/openapi.json", view_func=lambda: jsonify(app.api_doc), endpoint="document")
     app.add_url_rule("/", view_func=_to_docs, endpoint="root")
     app.after_request(_wary)

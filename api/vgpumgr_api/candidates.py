@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr_api.answers import plain
 from vgpumgr_api.context import service
 from vgpumgr_api.outcomes import problems
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.responses import PlacementModel
 from vgpumgr_api.schemas import NoQuery, RequestBody
 
-api = APIBlueprint("candidates", __name__, abp_tags=[Tag(name="candidates", description="What would fit")])
+api = Resource("candidates", __name__, "What would fit")
 
 
 @api.post("/v1/candidates", summary="What would fit", responses={200: PlacementModel, **problems(403, 413, 415)})

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr_api.answers import plain
 from vgpumgr_api.bodies import xml_body
 from vgpumgr_api.context import service
 from vgpumgr_api.outcomes import problems
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.responses import CheckModel
 from vgpumgr_api.schemas import CheckBody, NoQuery
 
-api = APIBlueprint("domain-checks", __name__, abp_tags=[Tag(name="domain-checks", description="Preflight")])
+api = Resource("domain-checks", __name__, "Preflight")
 
 
 @api.post("/v1/domain-checks", summary="Check a domain XML", responses={200: CheckModel, **problems(403, 413, 415)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.model.host import Gpu
 from vgpumgr_api.answers import one, page_of, plain, working
@@ -12,6 +11,7 @@ from vgpumgr_api.host_responses import GpuModel, GpuPage
 from vgpumgr_api.idempotency import idempotent
 from vgpumgr_api.outcomes import problems
 from vgpumgr_api.preconditions import require_match
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.responses import OperationModel, OperationOrPlan
 from vgpumgr_api.schemas import (
     BindBody,
@@ -23,7 +23,7 @@ from vgpumgr_api.schemas import (
     ReleaseBody,
 )
 
-api = APIBlueprint("gpus", __name__, abp_tags=[Tag(name="gpus", description="GPUs and their drivers")])
+api = Resource("gpus", __name__, "GPUs and their drivers")
 _CHANGES = {200: OperationOrPlan, 202: OperationModel, **problems(403, 404, 409, 412, 413, 415)}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from flask import Response, jsonify
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr_api.context import service
 from vgpumgr_api.host_responses import StatusModel
+from vgpumgr_api.resource import Resource
 
-api = APIBlueprint("health", __name__, abp_tags=[Tag(name="health", description="How the service is")])
+api = Resource("health", __name__, "How the service is")
 
 
 @api.get("/healthz", summary="Whether the process answers", responses={200: StatusModel})

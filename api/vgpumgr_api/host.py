@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 
 from flask import Response, jsonify
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr_api.answers import plain
 from vgpumgr_api.context import service
 from vgpumgr_api.host_responses import DiagnosisModel, HostModel, InventoryModel
 from vgpumgr_api.outcomes import problems
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.schemas import NoQuery
 
-api = APIBlueprint("host", __name__, abp_tags=[Tag(name="host", description="The machine as a whole")])
+api = Resource("host", __name__, "The machine as a whole")
 
 
 @api.get("/v1/host", summary="The host", responses={200: HostModel, **problems()})

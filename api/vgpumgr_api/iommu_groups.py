@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr_api.answers import one, page_of
 from vgpumgr_api.context import service
 from vgpumgr_api.host_responses import GroupModel, GroupPage
 from vgpumgr_api.outcomes import problems
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.schemas import GroupListQuery, GroupPath, NoQuery
 
-api = APIBlueprint("iommu-groups", __name__, abp_tags=[Tag(name="iommu-groups", description="Units of isolation")])
+api = Resource("iommu-groups", __name__, "Units of isolation")
 
 
 @api.get("/v1/iommu-groups", summary="IOMMU groups", responses={200: GroupPage, **problems()})

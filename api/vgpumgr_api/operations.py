@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr_api.answers import many, one
 from vgpumgr_api.context import context, service
 from vgpumgr_api.outcomes import problems
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.responses import OperationModel, OperationPage
 from vgpumgr_api.schemas import IdPath, OperationListQuery, WaitQuery
 
-api = APIBlueprint("operations", __name__, abp_tags=[Tag(name="operations", description="Plans being carried out")])
+api = Resource("operations", __name__, "Plans being carried out")
 
 
 @api.get("/v1/operations", summary="Operations", responses={200: OperationPage, **problems()})

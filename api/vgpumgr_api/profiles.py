@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr_api.answers import page_of
 from vgpumgr_api.context import service
 from vgpumgr_api.host_responses import OfferPage
 from vgpumgr_api.outcomes import problems
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.schemas import ProfileListQuery
 
-api = APIBlueprint("profiles", __name__, abp_tags=[Tag(name="profiles", description="vGPU profiles and capacity")])
+api = Resource("profiles", __name__, "vGPU profiles and capacity")
 
 
 @api.get("/v1/profiles", summary="How many more of each profile fit", responses={200: OfferPage, **problems(404)})

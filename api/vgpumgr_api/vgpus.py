@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flask import Response, jsonify
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.vgpu.modes import Modes
 from vgpumgr.vgpu.nvml_port import Scheduler
@@ -12,6 +11,7 @@ from vgpumgr_api.context import ready_service, service
 from vgpumgr_api.idempotency import idempotent
 from vgpumgr_api.outcomes import problems
 from vgpumgr_api.preconditions import require_match
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.responses import OperationModel, OperationOrPlan
 from vgpumgr_api.schemas import (
     ChangeHeaders,
@@ -34,7 +34,7 @@ from vgpumgr_api.vgpu_schemas import (
     VgpuViewModel,
 )
 
-api = APIBlueprint("vgpus", __name__, abp_tags=[Tag(name="vgpus", description="vGPUs, and how GPUs are cut")])
+api = Resource("vgpus", __name__, "vGPUs, and how GPUs are cut")
 _CREATES = {200: OperationOrPlan, 202: OperationModel, **problems(403, 404, 409, 413, 415)}
 _RESTORES = {200: RestoreModel, 202: RestoreModel, **problems(403, 409, 413, 415)}
 _CHANGES = {**_CREATES, **problems(403, 404, 409, 412, 413, 415)}

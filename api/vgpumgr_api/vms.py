@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from flask import Response
-from flask_openapi3 import APIBlueprint, Tag
 
 from vgpumgr.model.domain import DomainInfo
 from vgpumgr_api.answers import one, page_of, plain
@@ -11,6 +10,7 @@ from vgpumgr_api.context import ready_service, service
 from vgpumgr_api.idempotency import idempotent
 from vgpumgr_api.outcomes import problems
 from vgpumgr_api.preconditions import require_match
+from vgpumgr_api.resource import Resource
 from vgpumgr_api.responses import PlanModel, VmModel, VmOrPlan, VmPage
 from vgpumgr_api.schemas import (
     ChangeHeaders,
@@ -24,7 +24,7 @@ from vgpumgr_api.schemas import (
     VmListQuery,
 )
 
-api = APIBlueprint("vms", __name__, abp_tags=[Tag(name="vms", description="Virtual machines in libvirt")])
+api = Resource("vms", __name__, "Virtual machines in libvirt")
 _CHANGES = {200: VmOrPlan, **problems(403, 404, 409, 412, 413, 415)}
 
 

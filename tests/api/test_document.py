@@ -14,7 +14,9 @@ from tests.api.conftest import settings_in
 from tests.databases import put_empty_database
 from vgpumgr.assembly import open_service
 from vgpumgr_api.app import Application, create_app
+from vgpumgr_api.host_responses import StatusModel
 from vgpumgr_api.openapi import document, render
+from vgpumgr_api.resource import Resource
 
 COMMITTED = Path(__file__).resolve().parents[2] / "api" / "openapi.yaml"
 DOCUMENT = schemathesis.openapi.from_dict(document())
@@ -30,6 +32,22 @@ CHECKS = [
 
 def test_the_committed_document_is_what_the_code_says() -> None:
     assert COMMITTED.read_text(encoding="utf-8") == render(), "run 'make openapi'"
+
+
+def test_a_resource_describes_itself_once_and_only_when_asked() -> None:
+    things = Resource("things", __name__, "Things")
+
+    @things.get("/v1/things", responses={200: StatusModel})
+    def list_things() -> None:
+        """All things."""
+
+    assert not things.paths
+    assert not things.components_schemas
+    things.describe()
+    described = things.paths["/v1/things"]
+    assert described.get.summary == "All things."
+    things.describe()
+    assert things.paths == {"/v1/things": described}
 
 
 def test_every_route_is_described() -> None:

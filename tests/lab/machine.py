@@ -127,12 +127,12 @@ class Machine:
                 raise LabError(f"after {deadline:.0f} s still not: {what or command}\n{said.out}\n{said.err}")
             time.sleep(0.3)
 
-    def put(self, source: Path, target: str) -> None:
-        """Copy a file or the content of a folder into ``target``, a folder of the lab."""
+    def put(self, source: Path, target: str, *, leave: str = "__pycache__") -> None:
+        """Copy a file, or a folder's content, into ``target``, a folder of the lab; what ``leave`` names stays."""
         names = [source.name] if source.is_file() else ["."]
         base = source.parent if source.is_file() else source
         packed = subprocess.run(
-            ["tar", "-C", base, "--exclude=__pycache__", "-cf", "-", *names],
+            ["tar", "-C", base, f"--exclude={leave}", "-cf", "-", *names],
             capture_output=True,
             check=True,
             timeout=60,

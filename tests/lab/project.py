@@ -84,7 +84,8 @@ def _download(requirements: list[str], folder: Path) -> None:
 
 def install(machine: Machine, project: Path) -> None:
     """Put the project into a machine as docs/operations/install.md says, with the units of its own wheel."""
-    machine.put(project / "vgpumgr", HOME)
+    # With what Python compiled: the service may not write it there, and would compile everything at each start.
+    machine.put(project / "vgpumgr", HOME, leave="*.opt-1.pyc")
     machine.put(_GUESTS, "/etc/vgpumgr/xml_templates")
     machine.ok(
         f"""
