@@ -21,6 +21,8 @@ from vgpumgr.vgpu.names import ProfileName, parse_name, same_profile
         ("NVIDIA RTX6000-Ada-48Q", ProfileName("RTX6000-Ada", 48, "Q")),
         ("NVIDIA A10-24", ProfileName("A10", 24)),
         ("NVIDIA A40-8q", None),
+        ("nvidia-63", None),
+        ("mtty-1", None),
         ("NVIDIA A40-8Z", None),
         ("i915-GVTg_V5_4", None),
         ("", None),
@@ -78,6 +80,8 @@ def test_odd_descriptions_tell_nothing_and_do_not_raise(text: str) -> None:
         ("ID    : vGPU Name\n1145  : NVIDIA L40S-1B\n", [("1145", "NVIDIA L40S-1B")]),
         ("1428 : NVIDIA H200X-141C\n1414 : B-1", [("1428", "NVIDIA H200X-141C"), ("1414", "B-1")]),
         ("vGPU Name : ID\nNVIDIA A10-4Q : 593\n", [("593", "NVIDIA A10-4Q")]),
+        ("1145\t:\tNVIDIA L40S-1B\r\n", [("1145", "NVIDIA L40S-1B")]),
+        ("01145 : NVIDIA L40S-1B\n", [("1145", "NVIDIA L40S-1B")]),
         ("ID    : vGPU Name\n", []),
         ("", []),
         ("\n\n  garbage\n", []),
@@ -90,6 +94,8 @@ def test_creatable_types_with_header_without_and_name_first(text: str, expected:
 def test_a_type_that_no_list_names_is_named_by_the_catalogue() -> None:
     assert name_of_type("1148") == "NVIDIA L40S-2Q"
     assert name_of_type("nvidia-558") == "NVIDIA A40-2Q"
+    assert name_of_type("nvidia-224") == "GRID T4-2B4"
+    assert name_of_type("1414") == "NVIDIA H200X-1-18C"
     assert name_of_type("999999") is None
     assert name_of_type("i915-GVTg_V5_4") is None
 
@@ -103,3 +109,39 @@ def test_the_catalogue_rounds_where_the_board_does() -> None:
 def test_an_unknown_card_has_its_name_and_no_limits() -> None:
     facts = facts_for("NVIDIA Z900-16Q")
     assert (facts.framebuffer_mib, facts.series, facts.max_instances) == (16384, "Q", None)
+
+
+@pytest.mark.parametrize(
+    ("first", "names"),
+    [
+        (463, ["GRID A100X-1-5C", "GRID A100X-2-10C", "GRID A100X-3-20C", "GRID A100X-4-20C", "GRID A100X-7-40C"]),
+        (472, ["GRID A100-20C", "GRID A100-40C", "GRID A100-1-5C", "GRID A100-2-10C", "GRID A100-3-20C"]),
+        (622, ["GRID A100DX-1-10C", "GRID A100DX-2-20C", "GRID A100DX-3-40C", "GRID A100DX-4-40C"]),
+        (688, ["NVIDIA A30-24C", "NVIDIA A30-1-6C", "NVIDIA A30-2-12C", "NVIDIA A30-4-24C"]),
+        (704, ["GRID A100X-1-5CME", "GRID A100DX-1-10CME", "GRID A100-1-5CME", "GRID A100D-1-10CME"]),
+    ],
+)  # fmt: skip
+def test_ids_of_mig_backed_types_are_known(first: int, names: list[str]) -> None:
+    assert [name_of_type(str(first + index)) for index in range(len(names))] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("GRID RTX8000P-4C", 8),
+        ("GRID RTX8000P-4Q", 12),
+        ("NVIDIA A40-4C", 12),
+        ("NVIDIA A30-2-12CME", 2),
+        ("NVIDIA A30-1-6CME", 1),
+        ("NVIDIA H100-1-10CME", 1),
+        ("GRID M10-0B", 16),
+    ],
+)
+def test_how_many_fit_where_a_series_differs(name: str, most: int) -> None:
+    assert facts_for(name).max_instances == most
+
+
+@pytest.mark.parametrize("name", ["GRID M60-0Q", "GRID M10-0B"])
+def test_half_a_gigabyte_shows_less(name: str) -> None:
+    facts = facts_for(name)
+    assert (facts.framebuffer_mib, facts.heads, facts.max_resolution) == (512, 2, "2560x1600")

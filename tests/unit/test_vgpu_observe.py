@@ -222,3 +222,23 @@ def test_odd_files_become_warnings(tree: HostTree) -> None:
     inventory = tree.observe()
     assert [warning.code for warning in inventory.warnings if warning.subject == PF] == ["attribute-malformed"]
     assert creatable(inventory.gpus[0].vgpu) == {"nvidia-156": 0}
+
+
+def test_a_vgpu_whose_type_cannot_be_read_does_not_free_the_card(tree: HostTree) -> None:
+    tree.card_with_vfs(PF, VFS)
+    for vf in VFS:
+        tree.mdev_type(vf, "nvidia-586", 1, "NVIDIA A40-24C", "framebuffer=24576M, max_instance=2")
+    tree.mdev(UUID, VFS[0], "nvidia-586")
+    (tree.path(VFS[0]) / UUID / "mdev_type").unlink()
+    state = tree.state()
+    assert creatable(state)["nvidia-586"] == 1
+    assert limit(state, "nvidia-586") == "max-instances"
+
+
+def test_a_type_without_a_name_has_the_facts_of_its_id(tree: HostTree) -> None:
+    tree.function("0000:02:00.0", "10de:1eb8")
+    tree.mdev_type("0000:02:00.0", "nvidia-232", 4)
+    tree.mdev_type("0000:02:00.0", "nvidia-63", 8)
+    found = profile(tree.state(), "nvidia-232")
+    assert (found.name, found.framebuffer_mib, found.series, found.max_instances) == ("nvidia-232", 4096, "Q", 4)
+    assert profile(tree.state(), "nvidia-63").framebuffer_mib is None

@@ -12,7 +12,8 @@ from vgpumgr.model.vgpu import Backend, Vgpu
 from vgpumgr.vgpu.descriptions import Description
 from vgpumgr.vgpu.files import NO_TYPE, Mdev, MdevTypes, VendorVf, merged_names
 
-_UNKNOWN_TYPE = "unknown"
+UNKNOWN_TYPE = "unknown"
+"""The profile id of a vGPU whose type cannot be read."""
 
 Functions = Mapping[str, PciFunction]
 """The host's PCI functions by address."""
@@ -52,7 +53,7 @@ def mdev_card(gpu: Gpu, types: MdevTypes, live: Sequence[Mdev]) -> Card:
     instances = tuple(
         Vgpu(
             id=mdev.uuid,
-            profile_id=mdev.type_id or _UNKNOWN_TYPE,
+            profile_id=mdev.type_id or UNKNOWN_TYPE,
             profile=types.types[mdev.type_id].name if mdev.type_id in types.types else None,
             parent=mdev.parent,
             owner=mdev.vm_name,

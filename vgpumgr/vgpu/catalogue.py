@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from vgpumgr.vgpu.facts import FAMILIES, SERIES, TYPE_IDS, Family
+from vgpumgr.vgpu.facts import FAMILIES, HALF_GB_HEADS, HALF_GB_RESOLUTION, SERIES, TYPE_IDS, Family
 from vgpumgr.vgpu.names import ProfileName, parse_name, type_number
 
 _SMALL_GB = 1
@@ -46,12 +46,13 @@ def facts_for(name: str) -> Facts:
     )
     if series is None:
         return facts
+    facts = facts._replace(frame_rate_limit=series.frame_rate_limit, licence=series.licence)
+    if parsed.gb == 0:
+        return facts._replace(heads=HALF_GB_HEADS, max_resolution=HALF_GB_RESOLUTION)
     small = parsed.gb <= _SMALL_GB
     return facts._replace(
         heads=facts.heads or series.heads,
-        frame_rate_limit=series.frame_rate_limit,
         max_resolution=series.small_resolution if small else series.max_resolution,
-        licence=series.licence,
     )
 
 
@@ -70,10 +71,12 @@ def name_of_type(profile_id: str) -> str | None:
 
 
 def _max_instances(parsed: ProfileName, family: Family) -> int | None:
-    if parsed.slices is None:
-        return family.equal.get(parsed.size_key)
-    # Only one GPU instance of a card has the media engines.
-    return 1 if parsed.suffix in ("ME", "MEALL") else family.mig.get(parsed.size_key)
+    table = family.equal if parsed.slices is None else family.mig
+    own = f"{parsed.size_key}{parsed.series or ''}{parsed.suffix}"
+    if own in table:
+        return table[own]
+    # Only one GPU instance of a card has the media engines, unless its family says otherwise.
+    return 1 if parsed.suffix in ("ME", "MEALL") else table.get(parsed.size_key)
 
 
 @cache

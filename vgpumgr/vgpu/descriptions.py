@@ -53,12 +53,17 @@ def parse_creatable(text: str) -> tuple[tuple[str, str], ...]:
     for line in text.splitlines():
         match = _NAME_LATER.fullmatch(line)
         if match is not None:
-            found.setdefault(match[1], clean(match[2]))
+            found.setdefault(_plain(match[1]), clean(match[2]))
             continue
         match = _NAME_FIRST.fullmatch(line)
         if match is not None:
-            found.setdefault(match[2], clean(match[1]))
+            found.setdefault(_plain(match[2]), clean(match[1]))
     return tuple(found.items())
+
+
+def _plain(digits: str) -> str:
+    """As ``current_vgpu_type`` prints the same number."""
+    return str(int(digits))
 
 
 def _count(text: str | None) -> int | None:

@@ -6,7 +6,7 @@ Sources:
 * [V] type table of NVIDIA vGPU software 14.0 (host driver 510.47.03)
 * [G] NVIDIA virtual GPU software user guide, "Virtual GPU types"
 * [N] OpenStack Nova documentation, "Attaching virtual GPU devices to guests" (A40-2Q: 24 per card)
-* [H] creatable_vgpu_types and the mdev types of hosts in the field (L40S, A2)
+* [H] creatable_vgpu_types and the mdev types of hosts in the field (L40S, A2, H200X, RTX Pro 6000)
 * [M] NVIDIA Multi-Instance GPU user guide, supported profiles
 """
 
@@ -17,7 +17,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 Sizes = Mapping[str, int]
-"""By size: the GB in a profile's name (``"8"``), for MIG-backed ones with the slices before it (``"4-20"``)."""
+"""By size: the GB in a profile's name (``"8"``), for MIG-backed ones with the slices before it (``"4-20"``). Where
+one series differs, it has an entry of its own (``"4C"``, ``"2-12CME"``)."""
 
 _NONE: Sizes = MappingProxyType({})
 
@@ -30,7 +31,7 @@ class Series(NamedTuple):
     licence: str
     max_resolution: str
     small_resolution: str
-    """Of profiles of 1 GB and less."""
+    """Of profiles of 1 GB."""
 
 
 class Family(NamedTuple):
@@ -66,6 +67,10 @@ SERIES = {
     "A": Series(1, 60, "NVIDIA Virtual Applications", "1280x1024", "1280x1024"),
 }
 
+# [V]: half a GB, whatever the series
+HALF_GB_HEADS = 2
+HALF_GB_RESOLUTION = "2560x1600"
+
 FAMILIES = (
     # [G]: 8 GB to each GPU of the board
     Family(
@@ -90,7 +95,7 @@ FAMILIES = (
     # [C] [V]
     Family(
         models=("RTX8000", "RTX8000P"),
-        equal={"48": 1, "24": 2, "16": 3, "12": 4, "8": 6, "6": 8, "4": 12, "3": 16, "2": 24, "1": 32},
+        equal={"48": 1, "24": 2, "16": 3, "12": 4, "8": 6, "6": 8, "4": 12, "4C": 8, "3": 16, "2": 24, "1": 32},
     ),
     # [C] [V]
     Family(
@@ -109,7 +114,7 @@ FAMILIES = (
         models=("A30",),
         equal={"24": 1, "12": 2, "8": 3, "6": 4, "4": 6},
         mixed={"24": 1, "12": 2, "8": 2, "6": 4, "4": 4},
-        mig={"4-24": 1, "2-12": 2, "1-6": 4},
+        mig={"4-24": 1, "2-12": 2, "2-12CME": 2, "1-6": 4},
     ),
     # [C] [V] [M]
     Family(
@@ -162,7 +167,20 @@ FAMILIES = (
     ),
 )
 
-# Names of type ids, for a type that lives on a card that offers no list any more. [V], and [H] for the L40S.
+
+def _with_mig(
+    model: str, first: int, sizes: tuple[int, ...], first_mig: int, shapes: tuple[str, ...]
+) -> tuple[TypeIds, ...]:
+    """C-series ids of a board with MIG: those of its time slices, then one for each GPU instance (``1-5``)."""
+    backed = []
+    for index, shape in enumerate(shapes):
+        slices, _, size = shape.partition("-")
+        backed.append(TypeIds(f"{model}-{slices}", first_mig + index, "C", (int(size),)))
+    return TypeIds(model, first, "C", sizes), *backed
+
+
+# Names of type ids, for a type that lives on a card that offers no list any more. [V], and [H] for the L40S, the
+# H200X and the RTX Pro 6000.
 TYPE_IDS = (
     TypeIds("NVIDIA A40", 555, "B", (1, 2)),
     TypeIds("NVIDIA A40", 557, "Q", (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)),
@@ -185,6 +203,8 @@ TYPE_IDS = (
     TypeIds("NVIDIA L40S", 1157, "A", (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)),
     TypeIds("NVIDIA L40S", 2164, "B", (3,)),
     TypeIds("GRID T4", 222, "B", (1, 2)),
+    TypeIds("GRID T4", 224, "B4", (2,)),
+    TypeIds("GRID T4", 252, "B4", (1,)),
     TypeIds("GRID T4", 225, "A", (1, 2, 4, 8, 16)),
     TypeIds("GRID T4", 230, "Q", (1, 2, 4, 8, 16)),
     TypeIds("GRID T4", 319, "C", (4, 8, 16)),
@@ -193,7 +213,18 @@ TYPE_IDS = (
     TypeIds("GRID P40", 62, "B", (1,)),
     TypeIds("GRID P40", 156, "B", (2,)),
     TypeIds("GRID P40", 283, "C", (4, 6, 8, 12, 24)),
-    TypeIds("GRID A100", 468, "C", (4, 5, 8, 10, 20, 40)),
-    TypeIds("GRID A100D", 692, "C", (4, 8, 10, 16, 20, 40, 80)),
-    TypeIds("NVIDIA A30", 684, "C", (4, 6, 8, 12, 24)),
+    *_with_mig("GRID A100", 468, (4, 5, 8, 10, 20, 40), 474, ("1-5", "2-10", "3-20", "4-20", "7-40")),
+    TypeIds("GRID A100-1", 706, "CME", (5,)),
+    *_with_mig("GRID A100X", 457, (4, 5, 8, 10, 20, 40), 463, ("1-5", "2-10", "3-20", "4-20", "7-40")),
+    TypeIds("GRID A100X-1", 704, "CME", (5,)),
+    *_with_mig("GRID A100D", 692, (4, 8, 10, 16, 20, 40, 80), 699, ("1-10", "2-20", "3-40", "4-40", "7-80")),
+    TypeIds("GRID A100D-1", 707, "CME", (10,)),
+    *_with_mig("GRID A100DX", 615, (4, 8, 10, 16, 20, 40, 80), 622, ("1-10", "2-20", "3-40", "4-40", "7-80")),
+    TypeIds("GRID A100DX-1", 705, "CME", (10,)),
+    *_with_mig("NVIDIA A30", 684, (4, 6, 8, 12, 24), 689, ("1-6", "2-12", "4-24")),
+    TypeIds("NVIDIA A30-1", 708, "CME", (6,)),
+    TypeIds("NVIDIA H200X", 1428, "C", (141,)),
+    TypeIds("NVIDIA H200X-1", 1414, "C", (18,)),
+    TypeIds("NVIDIA RTX Pro 6000 Blackwell DC", 1519, "Q", (3,)),
+    TypeIds("NVIDIA RTX Pro 6000 Blackwell DC-1", 1561, "Q", (24,)),
 )

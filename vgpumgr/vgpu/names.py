@@ -13,7 +13,8 @@ _SIZED = re.compile(
     r"(?P<model>.+?)(?:-(?P<slices>[1-9]))?-(?P<gb>0|[1-9][0-9]{0,3})"
     r"(?P<series>[ABCQ])(?P<heads>4)?(?P<suffix>ME|NOME|MEALL|GFX)?"
 )
-_GAMING = re.compile(r"(?P<model>.+?)-(?P<gb>[1-9][0-9]{0,3})")
+_GAMING = re.compile(r"(?P<model>[A-Z].*?)-(?P<gb>[1-9][0-9]{0,3})")
+"""``A10-24``. A type's id that stands for its missing name (``nvidia-63``, ``mtty-1``) is none."""
 _HALF_GIB = 512
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.errors import Reason
 from vgpumgr.model.vgpu import Backend, Profile, Vgpu, VgpuState
 from vgpumgr.vgpu.capacity import Capacity, CardState, Resident, Shape, SizeMode, capacity
-from vgpumgr.vgpu.cards import Card, Offer, cannot_enable
+from vgpumgr.vgpu.cards import UNKNOWN_TYPE, Card, Offer, cannot_enable
 from vgpumgr.vgpu.catalogue import card_framebuffer_mib, name_of_type
 from vgpumgr.vgpu.names import type_number
 from vgpumgr.vgpu.shapes import Known, know, mig_state, unlisted
@@ -88,7 +88,8 @@ def _size_mode(
     An mdev's ``available_instances`` is no such proof: drivers without a mixed-size mode are known to offer a
     second size and to refuse it when the VM starts.
     """
-    if card.backend is Backend.SRIOV or any(type_number(profile_id) is None for profile_id in known):
+    numbers = [type_number(profile_id) for profile_id in known if profile_id != UNKNOWN_TYPE]
+    if card.backend is Backend.SRIOV or None in numbers:
         return SizeMode.FREE
     if nvml is not None and nvml.mixed_size is not None:
         return SizeMode.MIXED if nvml.mixed_size else SizeMode.EQUAL

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vgpumgr.model.vgpu import Backend
 from vgpumgr.vgpu.capacity import Shape
 from vgpumgr.vgpu.cards import Offer
-from vgpumgr.vgpu.catalogue import Facts, facts_for
+from vgpumgr.vgpu.catalogue import Facts, facts_for, name_of_type
 from vgpumgr.vgpu.names import type_number
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def know(offers: Sequence[Offer], nvml: NvmlCard | None) -> Mapping[str, Known]:
 
 
 def _know(offer: Offer, told: NvmlProfile | None, shapes: Mapping[int, str]) -> Known:
-    facts, described = facts_for(offer.name), offer.description
+    # Where the driver gives no name, the id stands in its place; the catalogue may know whose it is.
+    name = name_of_type(offer.profile_id) if offer.name == offer.profile_id else None
+    facts, described = facts_for(name or offer.name), offer.description
     mig_shape = facts.mig_shape
     if told is not None and told.gpu_instance_profile is not None:
         mig_shape = shapes.get(told.gpu_instance_profile, mig_shape)
