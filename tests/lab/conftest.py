@@ -17,11 +17,8 @@ from tests.lab.results import Results
 
 RESTART = "systemctl stop vgpumgr.service vgpumgr.socket; systemctl start vgpumgr.socket vgpumgr.service"
 _HERE = Path(__file__).parent
-_RESULTS = pytest.StashKey[Results]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_RESULTS] = Results()
+_VERSIONS = pytest.StashKey[dict[str, str]]()
+_results = Results()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,30 +31,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if _HERE in item.path.parents:
-        item.config.stash[_RESULTS].add(item, report)
+        # Reports travel from the workers to the run that writes the table, and into the JUnit file.
+        report.user_properties += list(item.config.stash.get(_VERSIONS, {}).items())
     return report
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if "/lab/" in report.nodeid:
+        _results.add(report)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    page = config.stash[_RESULTS].write(config.rootpath / "build" / "lab")
+    page = _results.write(config.rootpath / "build" / "lab")
     if page is not None:
         terminalreporter.write_line(f"lab: table of results: {page}")
 
 
 @pytest.fixture(scope="session")
-def image() -> Iterator[Image]:
-    """The image, built if need be; held alone while the tests run."""
-    if ATTACH in os.environ:
-        yield build_image()
-        return
+def image() -> Image:
+    """The image, built if need be: by one of the workers, while the others wait."""
     with only_one():
-        yield build_image()
+        return build_image()
 
 
 @pytest.fixture(scope="session")
-def machine(image: Image, pytestconfig: pytest.Config) -> Iterator[Machine]:
-    """A machine that is up, with the project installed and its service running."""
-    project = build_project(image)
+def project(image: Image) -> Path:
+    """The project, ready to be copied into a machine."""
+    with only_one():
+        return build_project(image)
+
+
+@pytest.fixture(scope="session")
+def machine(image: Image, project: Path, pytestconfig: pytest.Config) -> Iterator[Machine]:
+    """A machine that is up, with the project installed and its service running. Each worker has its own."""
     named = os.environ.get(ATTACH)
     machine = Machine(image, Path(named) if named else None)
     try:
@@ -66,7 +72,7 @@ def machine(image: Image, pytestconfig: pytest.Config) -> Iterator[Machine]:
             say(f"machine up after {machine.boot_seconds:.0f} s")
         install(machine, project)
         machine.ok(RESTART, deadline=180)
-        pytestconfig.stash[_RESULTS].versions = versions(machine)
+        pytestconfig.stash[_VERSIONS] = versions(machine)
         yield machine
     finally:
         machine.stop()

@@ -68,20 +68,21 @@ class Host:
             raise LabError(f"`{said.command}` printed no JSON: {said.out}{said.err}") from error
 
     def gpu(self, address: str) -> dict[str, Any]:
-        """One GPU of the inventory. Raises LabError when it is not there."""
-        inventory = self.vgpumgr("inventory").done()
-        found = [gpu for gpu in inventory["gpus"] if gpu["address"] == address]
-        if not found:
-            raise LabError(
-                f"the inventory has no {address}; it has {[gpu['address'] for gpu in inventory['gpus']]}"
-            )
-        gpu: dict[str, Any] = found[0]
+        """One GPU, as the service shows it. Raises LabError when it is not there."""
+        gpu: dict[str, Any] = self.get(f"/v1/gpus/{address}")
         return gpu
 
     def allocate(self, vm: str, *words: str) -> dict[str, Any]:
         """Allocate, wait until it is ready, and return the allocation."""
         allocation: dict[str, Any] = self.vgpumgr("alloc", "create", "--vm", vm, *words).done()
         return allocation
+
+    def get(self, path: str) -> Any:
+        """What the REST service shows; the items of a list. Here, the command line takes ten times as long."""
+        status, body = self.rest("GET", path)
+        if status != 200:
+            raise LabError(f"GET {path} was answered with {status}: {body}")
+        return body["items"] if isinstance(body, dict) and "items" in body else body
 
     def rest(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         """One exchange with the REST service on its socket: status and JSON."""

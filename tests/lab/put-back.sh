@@ -7,7 +7,8 @@ pci=/sys/bus/pci/devices
 
 held_by_service() {
     systemctl is-active -q vgpumgr.service || echo "the service is down"
-    vgpumgr alloc list -o json | grep -E '"state": "(requested|reserved|preparing|ready|attached|releasing)"'
+    curl -s --max-time 60 --unix-socket /run/vgpumgr/vgpumgr.sock http://localhost/v1/allocations |
+        grep -oE '"state": ?"(requested|reserved|preparing|ready|attached|releasing)"'
     for pair in "$@"; do
         [ "$(cat "$pci/${pair%%=*}/driver_override")" = "(null)" ] || echo "${pair%%=*} has an override"
     done

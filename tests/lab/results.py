@@ -15,15 +15,17 @@ class Results:
     versions: dict[str, str] = field(default_factory=dict)
     rows: dict[str, tuple[str, float]] = field(default_factory=dict)
 
-    def add(self, item: pytest.Item, report: pytest.TestReport) -> None:
+    def add(self, report: pytest.TestReport) -> None:
         """Take in one phase of one test: the worst outcome counts, the seconds of the test itself."""
-        name = f"{item.path.stem.removeprefix('test_')}: {item.name.removeprefix('test_').replace('_', ' ')}"
+        file, _, test = report.nodeid.rpartition("/")[2].partition(".py::")
+        name = f"{file.removeprefix('test_')}: {test.removeprefix('test_').replace('_', ' ')}"
         outcome, seconds = self.rows.get(name, ("passed", 0.0))
         if report.outcome != "passed":
             outcome = report.outcome
         if report.when == "call":
             seconds = report.duration
         self.rows[name] = (outcome, seconds)
+        self.versions |= {str(key): str(value) for key, value in report.user_properties}
 
     def write(self, folder: Path) -> Path | None:
         """Write ``results.md``; ``None`` when nothing ran."""

@@ -32,9 +32,7 @@ def crash_at(host: Host, position: int, *words: str) -> bool:
 
 def unfinished(host: Host) -> list[dict[str, Any]]:
     """Operations that are neither done nor undone."""
-    listed = host.vgpumgr("op", "list").done()
-    operations = listed["items"] if isinstance(listed, dict) else listed
-    return [item for item in operations if item["state"] not in ("succeeded", "failed")]
+    return [item for item in host.get("/v1/operations") if item["state"] not in ("succeeded", "failed")]
 
 
 @pytest.mark.parametrize("position", [2, 3, 4, 5])
@@ -55,8 +53,7 @@ def test_an_allocation_that_was_killed_is_ready_or_leaves_nothing(host: Host, po
     reached = crash_at(host, position, *words)
     assert reached or position > 0
     assert unfinished(host) == []
-    listed = host.vgpumgr("alloc", "list", "--vm", "cut").done()
-    allocations = listed["items"] if isinstance(listed, dict) else listed
+    allocations = host.get("/v1/allocations?vm=cut")
     alive = [item for item in allocations if item["state"] in ("ready", "attached")]
     half = [item for item in allocations if item["state"] not in ("ready", "attached", "failed", "released")]
     assert half == []

@@ -24,7 +24,7 @@ def spare(host: Host) -> Iterator[str]:
 
 
 def addresses(host: Host) -> list[str]:
-    return [gpu["address"] for gpu in host.vgpumgr("inventory").done()["gpus"]]
+    return [gpu["address"] for gpu in host.get("/v1/gpus")]
 
 
 def test_a_plugged_gpu_is_seen_and_a_pulled_one_is_not(host: Host, spare: str) -> None:
@@ -46,6 +46,6 @@ def test_an_allocated_gpu_that_is_pulled_is_released_without_it(host: Host, spar
     refused = host.vgpumgr("vm", "define", allocation["id"], "--template", "lab-look", "--memory", "256")
     assert refused.status != 0, "a VM cannot have what is gone"
     host.vgpumgr("alloc", "release", allocation["id"], "--yes")
-    shown = host.vgpumgr("alloc", "show", allocation["id"]).done()
+    shown = host.get(f"/v1/allocations/{allocation['id']}")
     assert shown["state"] in ("released", "failed")
     assert host.rest("GET", "/readyz")[0] == 200

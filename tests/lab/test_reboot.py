@@ -26,7 +26,7 @@ def test_bindings_and_vgpus_come_back_before_the_service_says_that_it_is_ready(h
     assert sorted(order, key=int) == order, "GPUs are bound before libvirt starts, and then the service"
     assert host.read(f"{DEVICES}/{boards.A40}/sriov_numvfs") == "2"
     assert [item["profile"] for item in host.gpu(boards.A40)["vgpu"]["instances"]] == ["NVIDIA A40-24Q"]
-    again = host.vgpumgr("alloc", "show", allocation["id"]).done()
+    again = host.get(f"/v1/allocations/{allocation['id']}")
     assert again["state"] == "ready"
     instances = host.gpu(boards.T4)["vgpu"]["instances"]
     assert [item["id"] for item in instances] == [again["devices"][0]["handle"]]

@@ -16,12 +16,11 @@ WAYS = [
 
 
 def profiles(host: Host, card: str) -> dict[str, int]:
-    found = host.vgpumgr("profile", "list", "--gpu", card).done()
-    return {item["name"]: item["creatable"] for item in found}
+    return {item["name"]: item["creatable"] for item in host.get(f"/v1/profiles?gpu={card}")}
 
 
 def vgpus(host: Host, card: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = host.vgpumgr("vgpu", "list", "--gpu", card).done()
+    found: list[dict[str, Any]] = host.get(f"/v1/vgpus?gpu={card}")
     return found
 
 

@@ -87,11 +87,11 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Keeps a second build or a second lab waiting: two at once would starve each other."""
+    """Keeps a second build waiting: what the first one builds is then there."""
     with (cache_dir() / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("another lab is at work; waiting for it")
+            say("another build is at work; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
