@@ -190,12 +190,19 @@ class Service(Reading):
         cursor: str | None = None,
     ) -> Page[Allocation]:
         """Allocations, newest first."""
+        from vgpumgr.allocations.missing import with_warnings
+        from vgpumgr.model.page import Page
+
         states = [state] if state is not None else []
-        return self._at_desk.store.allocations.list(states=states, vm=vm, tenant=tenant, limit=limit, cursor=cursor)
+        page = self._at_desk.store.allocations.list(states=states, vm=vm, tenant=tenant, limit=limit, cursor=cursor)
+        items = tuple(with_warnings(self.kernel, item) for item in page.items)
+        return Page(items, page.next_cursor)
 
     def allocation(self, allocation_id: str) -> Allocation:
-        """One allocation. NotFoundError ``allocation-unknown``."""
-        return self._at_desk.store.allocations.get(allocation_id)
+        """One allocation, with warnings of what is gone of it. NotFoundError ``allocation-unknown``."""
+        from vgpumgr.allocations.missing import with_warnings
+
+        return with_warnings(self.kernel, self._at_desk.store.allocations.get(allocation_id))
 
     def release_allocation(self, allocation_id: str, *, generation: int | None = None) -> Allocation:
         """Start releasing (idempotent): vGPUs deleted, GPUs given back. RefusedError ``vm-running``."""

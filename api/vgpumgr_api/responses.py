@@ -126,6 +126,7 @@ class AllocationModel(Answer):
                     "error": None,
                     "created_at": "2026-01-05T09:00:00.000000Z",
                     "updated_at": "2026-01-05T09:00:01.000000Z",
+                    "warnings": [],
                 }
             ]
         }
@@ -141,6 +142,7 @@ class AllocationModel(Answer):
     error: dict[str, Any] | None
     created_at: str
     updated_at: str
+    warnings: list[ReasonModel]
 
 
 class CandidateModel(Answer):

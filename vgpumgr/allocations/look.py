@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +45,9 @@ def look(
     ``nvml`` adds what NVIDIA's driver knows; ``None`` when nobody asked it.
     """
     inventory = take_inventory(kernel)
+    missing = tuple(_missing(inventory, promises))
+    if missing:
+        inventory = inventory._replace(warnings=(*inventory.warnings, *missing))
     if not inventory.gpus:
         return inventory
     from vgpumgr.inventory.kernel_log import with_own_log
@@ -54,6 +57,16 @@ def look(
     inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml, promises.vgpus)
     gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
     return inventory._replace(gpus=gpus)
+
+
+def _missing(inventory: HostInventory, promises: Promises) -> Iterator[Notice]:
+    """Whole GPUs that are promised and not there: pulled out, or fallen off the bus."""
+    present = {gpu.address for gpu in inventory.gpus}
+    for address, allocation in promises.gpus.items():
+        if address not in present:
+            yield Notice(
+                "gpu-missing", f"{address} is allocated ({allocation}) and not on this host any more", address
+            )
 
 
 def owners_unknown(inventory: HostInventory, why: str) -> HostInventory:

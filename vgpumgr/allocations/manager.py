@@ -10,6 +10,7 @@ from typing import Protocol
 from vgpumgr.allocations.bindings import plan_lasting_bind, plan_lasting_release
 from vgpumgr.allocations.desk import Desk
 from vgpumgr.allocations.states import sources
+from vgpumgr.allocations.steps import ForgetBinding
 from vgpumgr.errors import RefusedError, VgpumgrError
 from vgpumgr.model.allocation import (
     AllocatedDevice,
@@ -181,10 +182,16 @@ class Manager:
         inventory = self._look(allocation.id)
         plans = [self._slicer.plan_delete(inventory, allocation.id)]
         for binding in self._store.bindings.all():
-            gpu = next((item for item in inventory.gpus if item.address == binding.address), None)
-            if binding.owner == allocation.id and gpu is not None:
-                plans.append(plan_lasting_release(self._desk.context.kernel, inventory, gpu, self._store))
+            if binding.owner == allocation.id:
+                plans.append(self._plan_back(inventory, binding.address))
         return join(RELEASE, allocation.id, *plans, after_crash=AfterCrash.FORWARD)
+
+    def _plan_back(self, inventory: HostInventory, address: str) -> Plan:
+        """Give a bound GPU back; one that was pulled out meanwhile is only forgotten."""
+        gpu = next((item for item in inventory.gpus if item.address == address), None)
+        if gpu is None:
+            return Plan(RELEASE, address, (ForgetBinding(address),))
+        return plan_lasting_release(self._desk.context.kernel, inventory, gpu, self._store)
 
     def _released(self, allocation_id: str, outcome: Outcome) -> None:
         if outcome is not None:

@@ -66,7 +66,9 @@ def allocation_details(item: JsonObject, invocation: Invocation) -> str:
             ("lease ends", item["lease_expires_at"]),
         ]
     )
-    return "\n".join([text, *error_lines(item["error"])]) if item["error"] else text
+    warnings = [f"warning: {warning['message']}" for warning in item["warnings"]]
+    errors = error_lines(item["error"]) if item["error"] else []
+    return "\n".join([text, *warnings, *errors])
 
 
 @alloc.verb(

@@ -150,7 +150,8 @@ class Allocation:
     """GPUs or vGPUs granted to one VM of one tenant.
 
     ``generation`` grows with every change (the ETag). ``operation_id`` is the operation that last worked on it.
-    Times are UTC, ISO 8601 with ``Z``.
+    Times are UTC, ISO 8601 with ``Z``. ``warnings`` are seen at the host when the allocation is read, and not kept:
+    a device of it that is not there any more.
     """
 
     id: str
@@ -167,6 +168,7 @@ class Allocation:
     domain_uuid: str | None = None
     error: JsonObject | None = None
     lease_expires_at: str | None = None
+    warnings: tuple[Reason, ...] = ()
 
     def to_json(self) -> JsonObject:
         """All fields by name."""
@@ -185,4 +187,5 @@ class Allocation:
             "domain_uuid": self.domain_uuid,
             "error": self.error,
             "lease_expires_at": self.lease_expires_at,
+            "warnings": [warning.to_json() for warning in self.warnings],
         }
