@@ -45,6 +45,11 @@ def fail(code: int, path: str) -> NoReturn:
     raise OSError(code, os.strerror(code), path)
 
 
+def text_file(text: str) -> File:
+    """A file with this text and a line feed, as attributes read."""
+    return File(text.encode() + b"\n")
+
+
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
@@ -149,8 +154,8 @@ class Tree:
         self.mkdir(parent).entries[name] = node
 
     def write_text(self, path: str, text: str) -> None:
-        """Put a file with this text and a line feed, as attributes read."""
-        self.put(path, File(text.encode() + b"\n"))
+        """Put a file with this text and a line feed at ``path``."""
+        self.put(path, text_file(text))
 
     def link(self, path: str, target: str) -> None:
         """Put a symbolic link at ``path`` to the absolute ``target``, in sysfs' relative form."""

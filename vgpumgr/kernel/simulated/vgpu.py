@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from vgpumgr.kernel.port import MDEV_DEVICES, MDEV_PARENTS
 from vgpumgr.kernel.simulated.card import Card, SimType
 from vgpumgr.kernel.simulated.device import SimFunction
-from vgpumgr.kernel.tree import File, fail
+from vgpumgr.kernel.tree import Dir, File, fail, text_file
 
 if TYPE_CHECKING:
     from vgpumgr.kernel.simulated.machine import Machine
@@ -59,16 +59,18 @@ def on_unbinding(machine: Machine, function: SimFunction) -> None:
 
 # -- mdev ---------------------------------------------------------------------------------------------
 def _publish_types(machine: Machine, card: Card, function: SimFunction) -> None:
-    tree = machine.tree
+    types = machine.tree.mkdir(f"{function.path}/mdev_supported_types")
     for item in card.types:
-        base = f"{function.path}/mdev_supported_types/{item.id}"
-        tree.write_text(f"{base}/name", item.name)
-        tree.write_text(f"{base}/description", item.description)
-        tree.write_text(f"{base}/device_api", "vfio-pci")
-        tree.put(f"{base}/create", File(error=errno.EACCES))
-        tree.put(f"{base}/available_instances", File(partial(_counter, card, function, item)))
-        tree.mkdir(f"{base}/devices")
-    tree.link(f"{MDEV_PARENTS}/{function.address}", function.path)
+        folder = types.entries[item.id] = Dir()
+        folder.entries |= {
+            "name": text_file(item.name),
+            "description": text_file(item.description),
+            "device_api": text_file("vfio-pci"),
+            "create": File(error=errno.EACCES),
+            "available_instances": File(partial(_counter, card, function, item)),
+            "devices": Dir(),
+        }
+    machine.tree.link(f"{MDEV_PARENTS}/{function.address}", function.path)
 
 
 def _counter(card: Card, function: SimFunction, item: SimType) -> bytes:
