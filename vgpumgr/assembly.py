@@ -27,6 +27,7 @@ def open_service(config: Config, *, libvirt: bool = True) -> Service:
     from vgpumgr.allocations.desk import Desk
     from vgpumgr.hypervisor.port import Hypervisor
     from vgpumgr.kernel.log import KernelLog, open_log
+    from vgpumgr.kernel.options import OptionsFile, options_file
     from vgpumgr.plans.lock import HostLock
     from vgpumgr.plans.step import StepContext
     from vgpumgr.store.store import Store, open_store
@@ -42,6 +43,7 @@ def open_service(config: Config, *, libvirt: bool = True) -> Service:
         NvmlPort: open_nvml(kernel),
         SriovTool: sriov_tool(kernel),
         KernelLog: open_log(kernel),
+        OptionsFile: options_file(kernel),
     }
     hypervisor: Hypervisor | None = None
     if libvirt:

@@ -53,6 +53,10 @@ class ModesBody(Strict):
     )
     mixed_size: bool | None = None
     scheduler: Literal["best-effort", "equal-share", "fixed-share"] | None = None
+    scheduler_at_load: bool = Field(
+        False,
+        description="the scheduler as a parameter of the driver, for its next load; so it is where NVML cannot",
+    )
     ecc: bool | None = Field(None, description="from the next reset on")
 
 
@@ -97,6 +101,9 @@ class ModesModel(Answer):
     gpu_instances: list[GpuInstanceModel]
     mixed_size: bool | None
     scheduler: str | None
-    schedulers: list[str]
+    scheduler_configured: str | None = Field(
+        description="the policy at the driver's next load, as its parameters have it; `null` is none"
+    )
+    schedulers: list[str] = Field(description="the policies that can be set at once")
     ecc: bool | None
     ecc_pending: bool | None

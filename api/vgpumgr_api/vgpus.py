@@ -113,6 +113,7 @@ def set_modes(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, bo
         mixed_size=body.mixed_size,
         scheduler=Scheduler(body.scheduler) if body.scheduler is not None else None,
         ecc=body.ecc,
+        at_load=body.scheduler_at_load,
     )
     if query.dry_run:
         return plain(service().slices.plan_modes(path.address, wanted))

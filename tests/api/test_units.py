@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from vgpumgr.kernel.modprobe import OWN_FILE
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 UNITS = sorted(path for path in (CHECKOUT / "systemd").iterdir() if path.suffix in (".service", ".socket"))
 SERVICES = [path for path in UNITS if path.suffix == ".service"]
@@ -44,12 +46,19 @@ def test_the_exposure_is_low(unit: Path) -> None:
     assert float(overall[1]) < 3.0
 
 
-def test_the_service_may_write_to_sys_and_to_its_own_folders_only() -> None:
+def test_the_service_may_write_to_sys_its_own_folders_and_driver_parameters_only() -> None:
     service = settings(CHECKOUT / "systemd" / "vgpumgr.service")
     assert service["ProtectSystem"] == ["strict"]
     assert service["ProtectKernelTunables"] == ["no"]
     assert service["StateDirectory"] == service["RuntimeDirectory"] == ["vgpumgr"]
-    assert "ReadWritePaths" not in service
+    assert service["ReadWritePaths"] == [f"-{OWN_FILE.rpartition('/')[0]}"]
+
+
+def test_modes_can_be_changed_and_nothing_can_be_mounted() -> None:
+    service = settings(CHECKOUT / "systemd" / "vgpumgr.service")
+    assert "CAP_SYS_ADMIN" in service["CapabilityBoundingSet"][0].split()
+    assert {"@mount", "@module"} <= set(service["SystemCallFilter"][-1].split())
+    assert service["RestrictNamespaces"] == service["NoNewPrivileges"] == ["yes"]
 
 
 def test_the_service_says_when_it_is_ready_and_is_watched() -> None:

@@ -108,3 +108,20 @@ def test_restoring_without_waiting_names_the_operations(client: FlaskClient, ser
     assert answer.status_code in (200, 202)
     ended = client.get(f"/v1/operations/{operation['id']}?wait=30").get_json()
     assert (ended["kind"], ended["subject"], ended["state"]) == ("restore-card", GPU, "succeeded")
+
+
+def test_a_scheduler_for_the_next_load_of_the_driver_is_shown_as_configured(
+    client: FlaskClient, service: Service
+) -> None:
+    body = {"scheduler": "fixed-share", "scheduler_at_load": True}
+    plan = client.post(f"/v1/gpus/{GPU}/modes?dry_run=true", json=body).get_json()
+    assert [step["kind"] for step in plan["steps"]] == ["set-driver-option"]
+    assert [warning["code"] for warning in plan["warnings"]] == ["at-next-load"]
+    assert client.post(f"/v1/gpus/{GPU}/modes?wait=30", json=body).get_json()["state"] == "succeeded"
+    modes = client.get(f"/v1/gpus/{GPU}").get_json()["vgpu"]["modes"]
+    assert (modes["scheduler"], modes["scheduler_configured"]) == ("best-effort", "fixed-share")
+    assert isinstance(service.kernel, SimulatedKernel)
+    service.kernel.reload_module("nvidia")
+    modes = client.get(f"/v1/gpus/{GPU}/modes").get_json()
+    assert (modes["scheduler"], modes["scheduler_configured"]) == ("fixed-share", "fixed-share")
+    assert client.post("/v1/vgpus/restore", json={}).get_json()["operations"] == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Vgpumgr
-from vgpumgr.cli.gpu_slicing import modes_from
+from vgpumgr.cli.gpu_slicing import modes_from, modes_text
+from vgpumgr.cli.invocation import Invocation
 
 A40 = ("--simulate", "vdi-a40")
 H100 = ("--simulate", "ai-h100")
@@ -73,3 +74,26 @@ def test_only_the_modes_that_are_named_are_asked_for() -> None:
         "layout": ["3g.40gb", "1g.10gb"],
     }
     assert modes_from({"layout": ""}) == {"layout": []}
+
+
+def test_the_scheduler_of_the_drivers_next_load_is_a_plan_that_says_so(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*H100, "gpu", "mode", "18:00.0", "--scheduler", "fixed-share", "--at-load", "--plan")
+    assert ended.status == 0
+    assert "/etc/modprobe.d/vgpumgr.conf ← pci=0000:18:00.0;RmPVMRL=0x11" in ended.out
+    assert "after a reboot" in ended.out
+    assert vgpumgr(*H100, "gpu", "mode", "18:00.0", "--scheduler", "fixed-share", "--at-load").status == 0
+
+
+def test_at_load_without_a_scheduler_is_wrong_usage(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*H100, "gpu", "mode", "18:00.0", "--at-load", "--plan")
+    assert ended.status == 2
+    assert "add --scheduler" in ended.err
+
+
+def test_what_runs_and_what_is_configured_are_told_apart() -> None:
+    modes = dict.fromkeys(("mig", "mig_pending", "mixed_size", "ecc", "ecc_pending"))
+    modes |= {"address": "a", "source": "absent", "gpu_instances": [], "schedulers": []}
+    text = modes_text(modes | {"scheduler": "best-effort", "scheduler_configured": "fixed-share"}, Invocation())
+    assert "best-effort (fixed-share when the driver is loaded again, or after a reboot)" in text
+    text = modes_text(modes | {"scheduler": "fixed-share", "scheduler_configured": "fixed-share"}, Invocation())
+    assert "reboot" not in text

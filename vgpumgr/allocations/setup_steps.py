@@ -56,6 +56,8 @@ def _tuples(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "as the driver has it"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, list | tuple):

@@ -18,12 +18,12 @@ from vgpumgr.model.operation import Operation
 from vgpumgr.model.records import OPERATOR, VgpuRecord
 from vgpumgr.model.vgpu import Backend, CardModes, Vgpu, VgpuView
 from vgpumgr.plans.plan import Plan, Refusal
-from vgpumgr.vgpu.card_modes import card_modes
 from vgpumgr.vgpu.changes import plan_create, plan_delete
 from vgpumgr.vgpu.mode_steps import nvml_of
-from vgpumgr.vgpu.modes import Modes, plan_modes
+from vgpumgr.vgpu.modes import Modes, by_parameter, plan_modes
 from vgpumgr.vgpu.names import same_profile
 from vgpumgr.vgpu.nvml_port import NvmlPort
+from vgpumgr.vgpu.observe import read_modes
 from vgpumgr.vgpu.port import Order
 from vgpumgr.vgpu.vf_plans import plan_slice
 from vgpumgr.vgpu.vf_shares import VfShare
@@ -73,9 +73,10 @@ class Slices:
         return found
 
     def modes(self, address: str) -> CardModes:
-        """The modes of one card, as far as NVIDIA's driver tells them."""
+        """The modes of one card, as far as NVIDIA's driver and its parameters tell them."""
         gpu, nvml = self._find_gpu(self._look(), address), self._nvml()
-        return card_modes(gpu.address, nvml.label, nvml.card(gpu.address))
+        told = nvml.card(gpu.address)
+        return read_modes(self._kernel, gpu.address, nvml.label, told) or CardModes(gpu.address, nvml.label)
 
     # -- cut ------------------------------------------------------------------------------------------
     def plan_slice(self, address: str, vfs: int | None = None, share: VfShare | None = None) -> Plan:
@@ -93,10 +94,16 @@ class Slices:
     def plan_modes(self, address: str, wanted: Modes) -> Plan:
         """The plan from a card's modes to the wanted ones, kept over reboots, or the refusal."""
         gpu = self._find_gpu(self._look(), address)
-        changes = {key: value for key, value in asdict(wanted).items() if value is not None}
+        nvml = self._nvml()
+        changes = {key: value for key, value in asdict(wanted).items() if value is not None and key != "at_load"}
         if wanted.scheduler is not None:
             changes["scheduler"] = str(wanted.scheduler)
-        return self._remembered(plan_modes(self._nvml(), gpu, wanted), gpu, changes)
+            if by_parameter(nvml.card(gpu.address), wanted):
+                # The driver's parameters are its memory; what was set through NVML before must not come back.
+                known = self._desk.store.setups.get(gpu.address) if self._desk is not None else None
+                del changes["scheduler"]
+                changes |= {"scheduler": None} if known is not None and known.scheduler is not None else {}
+        return self._remembered(plan_modes(nvml, gpu, wanted, self._kernel), gpu, changes)
 
     def set_modes(self, address: str, wanted: Modes) -> Operation:
         """Start carrying out :meth:`plan_modes`. RefusedError when refused."""

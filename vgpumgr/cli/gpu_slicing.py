@@ -12,7 +12,7 @@ from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, show_plan
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import emit
 from vgpumgr.cli.table import facts
-from vgpumgr.errors import EXIT_OK
+from vgpumgr.errors import EXIT_OK, UsageError
 
 SWITCH = click.Choice(("on", "off"))
 SCHEDULERS = ("best-effort", "equal-share", "fixed-share")
@@ -55,6 +55,7 @@ def add_slicing_verbs(gpu: NounGroup) -> None:
             vgpumgr gpu mode 3b:00.0 --mig on --plan
             vgpumgr gpu mode 3b:00.0 --layout 3g.40gb,2g.20gb,1g.10gb
             vgpumgr gpu mode 3b:00.0 --mixed-size on --scheduler equal-share
+            vgpumgr gpu mode 3b:00.0 --scheduler fixed-share --at-load --plan
         """,
     )
     @click.argument("address")
@@ -64,13 +65,24 @@ def add_slicing_verbs(gpu: NounGroup) -> None:
     )
     @click.option("--mixed-size", type=SWITCH, help="vGPUs of several sizes on the card.")
     @click.option("--scheduler", type=click.Choice(SCHEDULERS), help="Who runs when.")
+    @click.option(
+        "--at-load",
+        is_flag=True,
+        help="Set the scheduler as a parameter of the driver, for its next load; so it is where NVML cannot.",
+    )
     @click.option("--ecc", type=SWITCH, help="Error correction, from the next reset on.")
     @PLAN
     @YES
     @pass_invocation
-    def mode(invocation: Invocation, address: str, plan: bool, yes: bool, **wanted: str | None) -> int:
+    def mode(
+        invocation: Invocation, address: str, plan: bool, yes: bool, at_load: bool, **wanted: str | None
+    ) -> int:
         """Show the modes of an NVIDIA GPU, or change those that are named."""
         request = modes_from(wanted)
+        if at_load:
+            if "scheduler" not in request:
+                raise UsageError("--at-load says how the scheduler is set", hint="add --scheduler")
+            request["scheduler_at_load"] = True
         with open_backend(invocation, Needs.READING if plan or not request else Needs.SERVICE) as backend:
             if not request:
                 emit(invocation, backend.modes(address), modes_text)
@@ -107,11 +119,19 @@ def modes_text(modes: JsonObject, invocation: Invocation) -> str:
             ("MIG", _switch(modes["mig"], modes["mig_pending"])),
             ("GPU instances", instances),
             ("mixed sizes", _switch(modes["mixed_size"])),
-            ("scheduler", modes["scheduler"]),
+            ("scheduler", _scheduler(modes)),
             ("schedulers", ", ".join(modes["schedulers"])),
             ("ECC", _switch(modes["ecc"], modes["ecc_pending"])),
         ]
     )
+
+
+def _scheduler(modes: JsonObject) -> str | None:
+    """The policy that runs, and the one that is configured, where they differ."""
+    now, configured = modes["scheduler"], modes["scheduler_configured"]
+    if configured in (None, now):
+        return str(now) if now else None
+    return f"{now or 'unknown'} ({configured} when the driver is loaded again, or after a reboot)"
 
 
 def _switch(now: bool | None, pending: bool | None = None) -> str | None:

@@ -66,7 +66,9 @@ class SliceBackend(Protocol):
         ...
 
     def set_modes(self, address: str, request: JsonObject) -> JsonObject:
-        """The operation that changes them. ``request``: mig, layout, mixed_size, scheduler, ecc."""
+        """The operation that changes them. ``request``: mig, layout, mixed_size, scheduler,
+        scheduler_at_load, ecc.
+        """
         ...
 
 
@@ -133,6 +135,7 @@ def _modes(request: Mapping[str, Any]) -> Modes:
     from vgpumgr.vgpu.nvml_port import Scheduler
 
     values = dict(request)
+    values["at_load"] = values.pop("scheduler_at_load", False)
     if values.get("scheduler") is not None:
         values["scheduler"] = Scheduler(values["scheduler"])
     if values.get("layout") is not None:

@@ -161,8 +161,11 @@ class CardModes(NamedTuple):
     mixed_size: bool | None = None
     scheduler: str | None = None
     schedulers: tuple[str, ...] = ()
+    """The policies that can be set at once; none where the driver's parameters are the only way."""
     ecc: bool | None = None
     ecc_pending: bool | None = None
+    scheduler_configured: str | None = None
+    """The policy that the driver's parameters ask for at its next load; ``None``: nothing is configured."""
 
     def to_json(self) -> JsonObject:
         """All fields by name; ``gpu_instances`` as ``[{"shape", "start"}]``."""
@@ -174,6 +177,7 @@ class CardModes(NamedTuple):
             "gpu_instances": [{"shape": shape, "start": start} for shape, start in self.gpu_instances],
             "mixed_size": self.mixed_size,
             "scheduler": self.scheduler,
+            "scheduler_configured": self.scheduler_configured,
             "schedulers": list(self.schedulers),
             "ecc": self.ecc,
             "ecc_pending": self.ecc_pending,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpumgr.errors import Reason
+from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu
-from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.plans.plan import Plan, Refusal, join
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.guards import not_to_be_cut
 from vgpumgr.vgpu.mode_steps import (
@@ -19,6 +20,7 @@ from vgpumgr.vgpu.mode_steps import (
     SetScheduler,
 )
 from vgpumgr.vgpu.nvml_port import MigProfile, NvmlCard, NvmlPort, Scheduler
+from vgpumgr.vgpu.scheduler_plans import plan_driver_scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Modes:
     """What a card shall be like; ``None`` leaves a mode as it is.
 
     ``layout`` are the shapes of the GPU instances it shall hold (``("3g.40gb", "3g.40gb")``), in MIG mode.
+    ``at_load`` leaves the scheduler as it runs and configures the driver for its next load.
     """
 
     mig: bool | None = None
@@ -33,14 +36,29 @@ class Modes:
     mixed_size: bool | None = None
     scheduler: Scheduler | None = None
     ecc: bool | None = None
+    at_load: bool = False
 
 
-def plan_modes(nvml: NvmlPort, gpu: Gpu, wanted: Modes) -> Plan:
+def by_parameter(card: NvmlCard | None, wanted: Modes) -> bool:
+    """True when the scheduler is to be set as a parameter of the driver: asked for, or NVML cannot set it."""
+    return wanted.scheduler is not None and (wanted.at_load or card is None or not card.schedulers)
+
+
+def plan_modes(nvml: NvmlPort, gpu: Gpu, wanted: Modes, kernel: Kernel | None = None) -> Plan:
     """The plan from the card's modes to the wanted ones, or the refusal: not supported, or in use.
 
-    MIG mode goes first, then its instances: they are what vGPUs are made on later.
+    MIG mode goes first, then its instances: they are what vGPUs are made on later. With a ``kernel``, a scheduler
+    that NVML cannot set becomes a parameter of the driver.
     """
     card = nvml.card(gpu.address)
+    if kernel is None or wanted.scheduler is None or not by_parameter(card, wanted):
+        return _plan_at_once(nvml, gpu, card, wanted)
+    rest = replace(wanted, scheduler=None, at_load=False)
+    plans = [] if rest == Modes() else [_plan_at_once(nvml, gpu, card, rest)]
+    return join("mode", gpu.address, *plans, plan_driver_scheduler(kernel, gpu, wanted.scheduler))
+
+
+def _plan_at_once(nvml: NvmlPort, gpu: Gpu, card: NvmlCard | None, wanted: Modes) -> Plan:
     refusal = _unknown(gpu, nvml) if card is None else not_to_be_cut(gpu) or _refusal(gpu, card, wanted)
     if card is None or refusal is not None:
         return Plan("mode", gpu.address, refusal=refusal)

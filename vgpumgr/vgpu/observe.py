@@ -16,14 +16,14 @@ from vgpumgr.errors import Reason
 from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, HostInventory
-from vgpumgr.model.vgpu import VgpuState
+from vgpumgr.model.vgpu import CardModes, VgpuState
 from vgpumgr.vgpu.card_modes import card_modes
 from vgpumgr.vgpu.cards import Card, Functions, mdev_card, plain_vf_card, vendor_card
 from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
 from vgpumgr.vgpu.profiles import state_of
 
 if TYPE_CHECKING:
-    from vgpumgr.vgpu.nvml_port import NvmlPort
+    from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlPort
 
 NVIDIA = "10de"
 """NVIDIA's VFs are no slices by themselves: one of its two interfaces must give them a type."""
@@ -66,12 +66,20 @@ def observe_vgpus(
         else:
             lost = missing((remembered or {}).get(gpu.address, {}), card)
             state = state_of(card, [*promised.get(gpu.address, ()), *lost], told)
-        if nvml is not None and told is not None:
-            state = state._replace(modes=card_modes(gpu.address, nvml.label, told))
+        if nvml is not None and gpu.function.driver == "nvidia" and (told is not None or state.capable):
+            state = state._replace(modes=read_modes(kernel, gpu.address, nvml.label, told))
         return gpu._replace(vgpu=state)
 
     gpus = tuple(observed(gpu) for gpu in inventory.gpus)
     return inventory._replace(gpus=gpus, warnings=(*inventory.warnings, *reader.notices))
+
+
+def read_modes(kernel: Kernel, address: str, source: str, told: NvmlCard | None) -> CardModes | None:
+    """A card's modes as NVML (``source``) and the driver's parameters tell; ``None`` when neither does."""
+    from vgpumgr.vgpu.driver_scheduler import read_driver_scheduler
+
+    found = card_modes(address, source, told, read_driver_scheduler(kernel, address))
+    return found if told is not None or found.scheduler or found.scheduler_configured else None
 
 
 def _each(counts: Mapping[str, int]) -> list[str]:

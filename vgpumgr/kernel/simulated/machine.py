@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
+from vgpumgr.kernel.modprobe import OWN_FILE
 from vgpumgr.kernel.port import PCI_DEVICES, WRITE_DEADLINE, KernelEvent, Watch
-from vgpumgr.kernel.simulated import pci, sriov, vgpu
+from vgpumgr.kernel.simulated import driver_params, pci, sriov, vgpu
 from vgpumgr.kernel.simulated.card import Card
 from vgpumgr.kernel.simulated.device import SimFunction
 from vgpumgr.kernel.simulated.faults import Faults, Mishap
@@ -76,6 +77,8 @@ class Machine:
         """A driver took a function: vGPU drivers put their files there, NVIDIA's numbers its GPU."""
         vgpu.on_bound(self, function)
         if function.driver == "nvidia" and function.physfn is None:
+            if not self._numbered():
+                driver_params.load(self)
             taken = [int(self.tree.read(f"{_NVIDIA}/{name}/information").split()[-1]) for name in self._numbered()]
             minor = next(number for number in range(len(taken) + 1) if number not in taken)
             self.tree.write_text(f"{_NVIDIA}/{function.address}/information", f"Device Minor: \t {minor}")
@@ -302,6 +305,28 @@ class SimulatedKernel:
             function = self.machine.functions[address]
             pci.detach(self.machine, function)
             pci.attach(self.machine, function)
+
+    def reload_module(self, driver: str) -> None:
+        """All functions of a driver are taken from it, then given back: it reads its parameters anew."""
+        with self._changed:
+            mine = [
+                item for item in self.machine.functions.values() if item.driver == driver and item.physfn is None
+            ]
+            for function in mine:
+                pci.detach(self.machine, function)
+            for function in mine:
+                pci.attach(self.machine, function)
+
+    def replace_options(self, text: str) -> None:
+        """Our file for modprobe, whole; an empty text removes it."""
+        with self._changed:
+            fault = self.faults.next(OWN_FILE, text)
+            if fault is not None and fault.mishap is Mishap.FAIL:
+                fail(fault.errno, OWN_FILE)
+            if text:
+                self.machine.tree.put(OWN_FILE, File(text.encode("utf-8", "surrogateescape")))
+            else:
+                self.machine.tree.remove(OWN_FILE)
 
     def driver(self, address: str) -> str | None:
         """The driver a function is bound to."""
