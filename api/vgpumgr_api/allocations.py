@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response
 
 from vgpumgr.errors import ConflictError
-from vgpumgr_api.answers import many, one, plain, preparing
+from vgpumgr_api.answers import many, one, plain, prepared, preparing
 from vgpumgr_api.context import ready_service, service
 from vgpumgr_api.idempotency import idempotent
 from vgpumgr_api.outcomes import problems
@@ -42,7 +42,7 @@ def list_allocations(query: AllocationListQuery) -> Response:
     summary="Allocate",
     responses={200: PlanModel, 201: AllocationModel, 202: AllocationModel, **problems(403, 404, 409, 413, 415)},
 )
-@idempotent
+@idempotent(prepared)
 def create_allocation(query: ChangeQuery, header: CreateHeaders, body: RequestBody) -> Response:
     """Claim devices for a VM and prepare them. `dry_run` answers the plan. Refusals name every GPU's reasons."""
     if query.dry_run:

@@ -59,6 +59,11 @@ def working(operation: Operation, wait: float) -> Response:
     return _accepted(operation, operation)
 
 
+def working_one(operations: Sequence[Operation], wait: float) -> Response:
+    """The same for a request that is known to have made one operation."""
+    return working(operations[0], wait)
+
+
 def working_all(operations: Sequence[Operation], wait: float) -> Response:
     """The answer to a change of several operations: 202, or 200 when all have ended (or there were none)."""
     here = context()
@@ -71,6 +76,12 @@ def working_all(operations: Sequence[Operation], wait: float) -> Response:
         response.status_code = 202
         response.headers["Location"] = "/v1/operations"
     return response
+
+
+def prepared(operations: Sequence[Operation], wait: float) -> Response:
+    """The answer to a request that is known to have made an allocation: as it is now, whatever became of it."""
+    allocation = context().service.allocation(str(operations[0].allocation_id))
+    return preparing(allocation, wait, made=True)
 
 
 def preparing(allocation: Allocation, wait: float, *, made: bool = False) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Response
 
 from vgpumgr.model.host import Gpu
-from vgpumgr_api.answers import one, page_of, plain, working
+from vgpumgr_api.answers import one, page_of, plain, working, working_one
 from vgpumgr_api.context import ready_service, service
 from vgpumgr_api.host_responses import GpuModel, GpuPage
 from vgpumgr_api.idempotency import idempotent
@@ -52,7 +52,7 @@ def show_gpu(path: GpuPath, query: NoQuery) -> Response:
 
 
 @api.post("/v1/gpus/<address>/bind", summary="Give a GPU to VFIO", responses=_CHANGES)
-@idempotent
+@idempotent(working_one)
 def bind_gpu(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: BindBody) -> Response:
     """Bind a GPU and its companions to VFIO drivers, now and after each reboot. `dry_run` answers the plan."""
     require_match(lambda: service().gpu(path.address))
@@ -65,7 +65,7 @@ def bind_gpu(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, bod
 
 
 @api.post("/v1/gpus/<address>/release", summary="Give a GPU back to its host driver", responses=_CHANGES)
-@idempotent
+@idempotent(working_one)
 def release_gpu(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: ReleaseBody) -> Response:
     """Restore the drivers that a GPU and its companions had. `dry_run` answers the plan."""
     require_match(lambda: service().gpu(path.address))

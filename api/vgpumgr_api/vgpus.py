@@ -6,7 +6,7 @@ from flask import Response, jsonify
 
 from vgpumgr.vgpu.modes import Modes
 from vgpumgr.vgpu.nvml_port import Scheduler
-from vgpumgr_api.answers import one, page_of, plain, working, working_all
+from vgpumgr_api.answers import one, page_of, plain, working, working_all, working_one
 from vgpumgr_api.context import ready_service, service
 from vgpumgr_api.idempotency import idempotent
 from vgpumgr_api.outcomes import problems
@@ -54,7 +54,7 @@ def show_vgpu(path: IdPath, query: NoQuery) -> Response:
 
 
 @api.post("/v1/vgpus", summary="Make vGPUs", responses=_CREATES)
-@idempotent
+@idempotent(working_one)
 def create_vgpus(query: ChangeQuery, header: CreateHeaders, body: VgpuCreateBody) -> Response:
     """Make vGPUs that no allocation has, all of them or none. `dry_run` answers the plan."""
     order = (body.profile, body.count, body.gpu, body.params)
@@ -65,7 +65,7 @@ def create_vgpus(query: ChangeQuery, header: CreateHeaders, body: VgpuCreateBody
 
 
 @api.post("/v1/vgpus/restore", summary="Bring back what a driver reload took", responses=_RESTORES)
-@idempotent
+@idempotent(working_all)
 def restore_vgpus(query: ChangeQuery, header: CreateHeaders, body: EmptyBody) -> Response:
     """MIG, then virtual functions, then vGPUs that are recorded and missing; one operation for each, none when all
     is there. What cannot come back is an operation that fails. `dry_run` answers the plans.
@@ -86,7 +86,7 @@ def delete_vgpu(path: IdPath, query: ChangeQuery, header: ChangeHeaders) -> Resp
 
 
 @api.post("/v1/gpus/<address>/slice", summary="Cut a GPU into virtual functions", responses=_CHANGES)
-@idempotent
+@idempotent(working_one)
 def slice_gpu(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: SliceBody) -> Response:
     """Enable virtual functions, now and after each reboot. `dry_run` answers the plan."""
     require_match(lambda: service().gpu(path.address))
@@ -103,7 +103,7 @@ def show_modes(path: GpuPath, query: NoQuery) -> Response:
 
 
 @api.post("/v1/gpus/<address>/modes", summary="Change a GPU's modes", responses=_CHANGES)
-@idempotent
+@idempotent(working_one)
 def set_modes(path: GpuPath, query: ChangeQuery, header: CreateChangeHeaders, body: ModesBody) -> Response:
     """Change the modes that are named. `dry_run` answers the plan."""
     require_match(lambda: service().slices.modes(path.address))

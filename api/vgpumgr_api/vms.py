@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flask import Response
 
+from vgpumgr.allocations.machines import raise_failure
 from vgpumgr.model.domain import DomainInfo
+from vgpumgr.model.operation import Operation
 from vgpumgr_api.answers import one, page_of, plain
 from vgpumgr_api.context import ready_service, service
 from vgpumgr_api.idempotency import idempotent
@@ -39,10 +43,18 @@ def list_vms(query: VmListQuery) -> Response:
     return page_of([vm for vm in service().vms() if wanted(vm)], query.limit, query.cursor)
 
 
+def _defined(operations: Sequence[Operation], wait: float) -> Response:
+    operation = service().wait(operations[0].id, None)
+    raise_failure(operation)
+    response = one(service().vm(operation.subject), 201)
+    response.headers["Location"] = f"/v1/vms/{operation.subject}"
+    return response
+
+
 @api.post(
     "/v1/vms", summary="Define a VM", responses={200: PlanModel, 201: VmModel, **problems(403, 404, 409, 413, 415)}
 )
-@idempotent
+@idempotent(_defined)
 def define_vm(query: DryRunQuery, header: CreateHeaders, body: DefineBody) -> Response:
     """Define the VM of an allocation that is ready, after a preflight. `dry_run` answers the plan."""
     if query.dry_run:

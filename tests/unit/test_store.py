@@ -21,7 +21,7 @@ from vgpumgr.model.allocation import AllocatedDevice, Allocation, AllocationRequ
 from vgpumgr.model.records import Binding, VgpuRecord
 from vgpumgr.store import migrations
 from vgpumgr.store.allocations import Claim
-from vgpumgr.store.idempotency import Answer, KeyReusedError
+from vgpumgr.store.idempotency import Answer, KeyReusedError, Made, working_for
 from vgpumgr.store.models import Base
 from vgpumgr.store.store import Store, open_store
 
@@ -182,6 +182,48 @@ def test_an_idempotency_key_remembers_its_answer_and_refuses_another_request(sto
     with pytest.raises(KeyReusedError):
         keys.begin("t", "k", "other")
     assert keys.begin("another tenant", "k", "other") is None
+
+
+def unanswered(store: Store, operation_id: str | None) -> None:
+    """A key whose request recorded an operation (or none) and came to no answer."""
+    assert store.idempotency.begin("t", "k", "hash") is None
+    if operation_id is not None:
+        with working_for("t", "k"):
+            store.operations.create(operation_id, "bind", GPU)
+
+
+def test_a_key_whose_answer_got_lost_names_what_was_made(store: Store) -> None:
+    unanswered(store, "o1")
+    store.operations.create("o2", "bind", GPU)
+    assert store.idempotency.begin("t", "k", "hash") == Made(("o1",))
+    store.idempotency.forget("t", "k")
+    store.idempotency.expire(before="")
+    assert store.idempotency.begin("t", "k", "hash") == Made(("o1",))
+    with pytest.raises(KeyReusedError):
+        store.idempotency.begin("t", "k", "other")
+
+
+def test_a_key_is_free_again_once_nothing_is_left_of_its_work(store: Store) -> None:
+    unanswered(store, "o1")
+    store.operations.fail("o1", {})
+    store.idempotency.forget("t", "k")
+    unanswered(store, None)
+    store.idempotency.forget("t", "k")
+    unanswered(store, None)
+
+
+@pytest.mark.parametrize("operation_id", [None, "o1"], ids=["before", "after"])
+def test_a_key_left_by_a_crash_before_anything_was_made_is_free(
+    store: Store, url: str, operation_id: str | None
+) -> None:
+    unanswered(store, operation_id)
+    if operation_id is not None:
+        store.operations.fail(operation_id, {})
+    for expiring in (False, True):
+        again = open_store(url, "host")
+        if expiring:
+            again.idempotency.expire(before="")
+        assert again.idempotency.begin("t", "k", "hash") is None
 
 
 def test_the_schema_is_what_the_models_say(url: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from vgpumgr.allocations.look import Promises
-from vgpumgr.errors import FailedError, VgpumgrError
+from vgpumgr.errors import ConflictError, FailedError, VgpumgrError
 from vgpumgr.model.operation import Operation
 from vgpumgr.plans.executor import resume
 from vgpumgr.plans.lock import HostLock
@@ -65,7 +65,11 @@ class Desk:
                 self.store.operations.fail(operation_id, outcome.to_json())
             ended(outcome)
 
-        self._runner.submit(operation_id, plan, finish)
+        try:
+            self._runner.submit(operation_id, plan, finish)
+        except ConflictError as error:
+            self.store.operations.fail(operation_id, error.to_json())
+            raise
 
     def wait(self, operation_id: str, seconds: float | None) -> Operation:
         """The operation once it is final, or as it is after ``seconds``."""

@@ -72,7 +72,11 @@ class Manager:
             operation_id=self._desk.new_id(),
         )
         self._store.allocations.add(allocation, _claims(allocation), PREPARE)
-        return self._prepare(allocation)
+        try:
+            return self._prepare(allocation)
+        except VgpumgrError as error:
+            self._take_back(allocation, error)
+            raise
 
     def plan_candidate(self, request: AllocationRequest, candidate: Candidate) -> Plan:
         """What preparing a candidate would do to the host; nothing is claimed."""
@@ -101,6 +105,12 @@ class Manager:
             lambda outcome: self._prepared(allocation.id, outcome),
         )
         return preparing
+
+    def _take_back(self, allocation: Allocation, error: VgpumgrError) -> None:
+        """Let go of what was claimed for an allocation whose operation could not be queued."""
+        assert allocation.operation_id is not None
+        self._store.operations.fail(allocation.operation_id, error.to_json())
+        self._failed(allocation.id, error)
 
     def plan_prepare(self, allocation: Allocation) -> Plan:
         """Bind whole GPUs; make vGPUs."""

@@ -15,7 +15,7 @@ from vgpumgr.model.allocation import AllocatedDevice, Allocation, AllocationRequ
 from vgpumgr.model.json import JsonObject
 from vgpumgr.model.page import Page
 from vgpumgr.store.models import AllocationRow, ClaimRow
-from vgpumgr.store.operations import new_row
+from vgpumgr.store.operations import add_operation
 from vgpumgr.store.session import Sessions, page_of
 
 
@@ -48,9 +48,8 @@ class Allocations:
                 for claim in claims:
                     session.add(_claim_row(self._sessions.host_id, claim))
                 assert allocation.operation_id is not None
-                session.add(
-                    new_row(self._sessions, allocation.operation_id, operation_kind, allocation.id, allocation.id)
-                )
+                operation_id, subject = allocation.operation_id, allocation.id
+                add_operation(session, self._sessions, operation_id, operation_kind, subject, subject)
         except IntegrityError as error:
             raise _conflict(error, allocation) from error
 
@@ -123,7 +122,7 @@ class Allocations:
                 row.domain_uuid = domain_uuid
             if operation is not None:
                 row.operation_id = operation[0]
-                session.add(new_row(self._sessions, *operation, allocation_id, allocation_id))
+                add_operation(session, self._sessions, *operation, allocation_id, allocation_id)
             if drop_claims or state is AllocationState.RELEASED:
                 row.live_vm = None
                 session.execute(delete(ClaimRow).where(ClaimRow.allocation_id == allocation_id))

@@ -143,7 +143,10 @@ class CardSetupRow(Base):
 
 
 class IdempotencyRow(Base):
-    """The answer to a request that carried an idempotency key; ``status`` is 0 while it is being worked on."""
+    """The answer to a request that carried an idempotency key; ``status`` is 0 while there is none.
+
+    ``operations`` are the ids of what was made for it, in order.
+    """
 
     __tablename__ = "idempotency_keys"
     host_id: Mapped[str] = mapped_column(String(64), primary_key=True)
@@ -153,6 +156,7 @@ class IdempotencyRow(Base):
     status: Mapped[int]
     body: Mapped[dict[str, Any] | None]
     headers: Mapped[dict[str, Any] | None]
+    operations: Mapped[list[Any] | None]
     created_at: Mapped[str] = mapped_column(TIME)
 
 

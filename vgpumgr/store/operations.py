@@ -13,6 +13,7 @@ from vgpumgr.model.operation import Operation, OperationStep
 from vgpumgr.model.page import Page
 from vgpumgr.plans.journal import JournalStep, OpenOperation, OperationState, StepState
 from vgpumgr.plans.plan import Plan
+from vgpumgr.store.idempotency import note_operation
 from vgpumgr.store.models import OperationRow, StepRow
 from vgpumgr.store.session import Sessions, page_of
 
@@ -27,9 +28,9 @@ class Operations:
     def create(self, operation_id: str, kind: str, subject: str, allocation_id: str | None = None) -> Operation:
         """A new operation, pending: its plan is made when its turn comes."""
         with self._sessions.transaction() as session:
-            row = new_row(self._sessions, operation_id, kind, subject, allocation_id)
-            session.add(row)
-            return _operation(row, ())
+            return _operation(
+                add_operation(session, self._sessions, operation_id, kind, subject, allocation_id), ()
+            )
 
     def get(self, operation_id: str) -> Operation:
         """One operation with its steps. NotFoundError ``operation-unknown``."""
@@ -67,8 +68,7 @@ class Operations:
         with self._sessions.transaction() as session:
             row = session.get(OperationRow, operation_id)
             if row is None:
-                row = new_row(self._sessions, operation_id, plan.kind, plan.subject, None)
-                session.add(row)
+                row = add_operation(session, self._sessions, operation_id, plan.kind, plan.subject, None)
             row.state, row.updated_at = OperationState.RUNNING, self._sessions.now()
             row.after_crash = str(plan.after_crash)
             for position, step in enumerate(plan.steps):
@@ -113,11 +113,13 @@ class Operations:
             ]
 
 
-def new_row(sessions: Sessions, key: str, kind: str, subject: str, allocation_id: str | None) -> OperationRow:
-    """A pending operation's row."""
+def add_operation(
+    session: Session, sessions: Sessions, operation_id: str, kind: str, subject: str, allocation_id: str | None
+) -> OperationRow:
+    """Record a pending operation, and the idempotency key it is made for, if any."""
     now = sessions.now()
-    return OperationRow(
-        id=key,
+    row = OperationRow(
+        id=operation_id,
         host_id=sessions.host_id,
         kind=kind,
         subject=subject,
@@ -127,6 +129,9 @@ def new_row(sessions: Sessions, key: str, kind: str, subject: str, allocation_id
         created_at=now,
         updated_at=now,
     )
+    session.add(row)
+    note_operation(session, sessions.host_id, operation_id)
+    return row
 
 
 def _rows(session: Session, operation_id: str) -> Sequence[StepRow]:
