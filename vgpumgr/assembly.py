@@ -19,8 +19,9 @@ def open_reader(config: Config) -> Service:
     return Service(open_kernel(config.sysfs_root, config.simulate))
 
 
-def open_service(config: Config, *, libvirt: bool = True) -> Service:
-    """The whole service of a host; ``libvirt=False`` for early boot, when libvirt is not there yet.
+def open_service(config: Config, *, libvirt: bool = True, nvml: bool = True) -> Service:
+    """The whole service of a host; both ``False`` for early boot: libvirt is not there yet, and who asks NVIDIA's
+    library opens the cards that are to leave its driver.
 
     Raises UsageError and UnavailableError for settings and surroundings that do not fit.
     """
@@ -31,8 +32,6 @@ def open_service(config: Config, *, libvirt: bool = True) -> Service:
     from vgpumgr.plans.lock import HostLock
     from vgpumgr.plans.step import StepContext
     from vgpumgr.store.store import Store, open_store
-    from vgpumgr.telemetry.nvml import open_nvml
-    from vgpumgr.vgpu.nvml_port import NvmlPort
     from vgpumgr.vgpu.sriov_manage import sriov_tool
     from vgpumgr.vgpu.sriov_steps import SriovTool
 
@@ -40,11 +39,15 @@ def open_service(config: Config, *, libvirt: bool = True) -> Service:
     store = open_store(config.database_url, _host_id(config, kernel))
     ports: dict[type, object] = {
         Store: store,
-        NvmlPort: open_nvml(kernel),
         SriovTool: sriov_tool(kernel),
         KernelLog: open_log(kernel),
         OptionsFile: options_file(kernel),
     }
+    if nvml:
+        from vgpumgr.telemetry.nvml import open_nvml
+        from vgpumgr.vgpu.nvml_port import NvmlPort
+
+        ports[NvmlPort] = open_nvml(kernel)
     hypervisor: Hypervisor | None = None
     if libvirt:
         from vgpumgr.hypervisor.libvirt_port import LibvirtHypervisor

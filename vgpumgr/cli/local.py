@@ -69,7 +69,8 @@ def _open_service(config: Config, needs: Needs) -> Service:
 
     if needs is Needs.READING:
         return open_reader(config)
-    service = open_service(config, libvirt=needs is not Needs.BOOT)
+    early = needs is Needs.BOOT
+    service = open_service(config, libvirt=not early, nvml=not early)
     if needs is Needs.SERVICE:
         service.start()
     return service
