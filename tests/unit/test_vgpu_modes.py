@@ -140,6 +140,38 @@ def test_a_layout_is_placed_largest_first_and_kept_where_it_is() -> None:
     assert set_modes(kernel, nvml, Modes(layout=("3g.40gb", "4g.40gb"))).steps == ()
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        ("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"),
+        ("1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb", "3g.40gb"),
+        ("1g.20gb", "3g.40gb", "2g.20gb"),
+        ("2g.20gb", "2g.20gb", "2g.20gb", "1g.10gb"),
+    ],
+)
+def test_a_layout_that_fits_is_found_whatever_place_comes_first(layout: tuple[str, ...]) -> None:
+    kernel, nvml = opened(host(h100()))
+    set_modes(kernel, nvml, Modes(mig=True))
+    set_modes(kernel, nvml, Modes(layout=layout))
+    card = nvml.card(CARD)
+    assert card is not None
+    assert sorted(item.shape for item in card.gpu_instances) == sorted(layout)
+
+
+def test_what_stands_in_the_way_of_a_layout_is_moved() -> None:
+    kernel, nvml = opened(host(h100()))
+    set_modes(kernel, nvml, Modes(mig=True))
+    set_modes(kernel, nvml, Modes(layout=("3g.40gb",)))
+    plan = set_modes(kernel, nvml, Modes(layout=("3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb")))
+    assert [step.target_value for step in plan.steps] == [
+        "3g.40gb@0",
+        "3g.40gb@4",
+        "2g.20gb@0",
+        "1g.10gb@2",
+        "1g.10gb@3",
+    ]
+
+
 def test_a_layout_that_does_not_fit_is_refused_before_any_change() -> None:
     kernel, nvml = opened(host(h100()))
     set_modes(kernel, nvml, Modes(mig=True))

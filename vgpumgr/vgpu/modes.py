@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpumgr.errors import Reason
@@ -11,15 +10,9 @@ from vgpumgr.model.host import Gpu
 from vgpumgr.plans.plan import Plan, Refusal, join
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.guards import not_to_be_cut
-from vgpumgr.vgpu.mode_steps import (
-    CreateGpuInstance,
-    DestroyGpuInstance,
-    SetEcc,
-    SetMigMode,
-    SetMixedSize,
-    SetScheduler,
-)
-from vgpumgr.vgpu.nvml_port import MigProfile, NvmlCard, NvmlPort, Scheduler
+from vgpumgr.vgpu.mig_layout import LayoutSteps, layout_steps
+from vgpumgr.vgpu.mode_steps import SetEcc, SetMigMode, SetMixedSize, SetScheduler
+from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlPort, Scheduler
 from vgpumgr.vgpu.scheduler_plans import plan_driver_scheduler
 
 
@@ -64,16 +57,13 @@ def _plan_at_once(nvml: NvmlPort, gpu: Gpu, card: NvmlCard | None, wanted: Modes
         return Plan("mode", gpu.address, refusal=refusal)
     steps: list[Step] = []
     layout = () if wanted.mig is False else wanted.layout
-    if layout is not None:
-        going = _going(card, layout)
-        steps += going
+    cut = layout_steps(card, layout) if layout is not None else LayoutSteps()
+    if isinstance(cut, Refusal):
+        return Plan("mode", gpu.address, refusal=cut)
+    steps += cut.going
     if wanted.mig is not None and wanted.mig is not card.mig:
         steps.append(SetMigMode(gpu.address, wanted.mig))
-    if layout:
-        placed = _place(card, layout)
-        if isinstance(placed, Refusal):
-            return Plan("mode", gpu.address, refusal=placed)
-        steps += placed
+    steps += cut.coming
     if wanted.mixed_size is not None and wanted.mixed_size is not card.mixed_size:
         steps.append(SetMixedSize(gpu.address, wanted.mixed_size))
     if wanted.scheduler is not None and wanted.scheduler is not card.scheduler:
@@ -140,53 +130,3 @@ def _in_the_way(gpu: Gpu, card: NvmlCard, wanted: Modes) -> list[Reason]:
         if holder.address == name:
             reasons.append(Reason("in-use-by-host", f"{holder.kind} {holder.name} uses {name}", (name,)))
     return reasons
-
-
-def _going(card: NvmlCard, layout: Sequence[str]) -> list[Step]:
-    """GPU instances that are not of the layout go, and those of it stay where they are."""
-    wanted = list(layout)
-    steps: list[Step] = []
-    for item in card.gpu_instances:
-        if item.shape in wanted:
-            wanted.remove(item.shape)
-        else:
-            steps.append(DestroyGpuInstance(card.address, item.id, item.profile_id, item.shape, item.start))
-    return steps
-
-
-def _place(card: NvmlCard, layout: Sequence[str]) -> list[Step] | Refusal:
-    """Places for the GPU instances that the layout lacks: the largest, and those with fewest places, go first."""
-    missing = list(layout)
-    taken: list[tuple[int, int]] = []
-    for item in card.gpu_instances:
-        if item.shape in missing:
-            missing.remove(item.shape)
-            taken.append((item.start, item.size))
-    known = {profile.shape: profile for profile in card.mig_profiles}
-    if missing and not known:
-        reason = Reason(
-            "mig-off", f"the GPU instances that {card.address} can hold show in MIG mode only", (card.address,)
-        )
-        return Refusal(reason.code, reason.message, (reason,), "turn MIG mode on first, then ask for the layout")
-    unknown = [shape for shape in missing if shape not in known]
-    if unknown:
-        message = f"{card.address} has no GPU instance {unknown[0]} (it has {', '.join(known) or 'none'})"
-        reason = Reason("mig-shape-unknown", message, (card.address,))
-        return Refusal(reason.code, reason.message, (reason,))
-    steps: list[Step] = []
-    for shape in sorted(missing, key=lambda shape: (-known[shape].size, len(known[shape].starts))):
-        start = _first_free(known[shape], taken)
-        if start is None:
-            message = f"{card.address} has no place left for {shape} in {', '.join(layout)}"
-            reason = Reason("mig-no-place", message, (card.address,))
-            return Refusal(reason.code, reason.message, (reason,), "ask for fewer or smaller GPU instances")
-        taken.append((start, known[shape].size))
-        steps.append(CreateGpuInstance(card.address, known[shape].id, shape, start))
-    return steps
-
-
-def _first_free(profile: MigProfile, taken: Sequence[tuple[int, int]]) -> int | None:
-    for start in profile.starts:
-        if all(start + profile.size <= at or at + size <= start for at, size in taken):
-            return start
-    return None
