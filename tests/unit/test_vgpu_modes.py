@@ -180,6 +180,16 @@ def test_a_layout_that_does_not_fit_is_refused_before_any_change() -> None:
     assert refusal_code(kernel, nvml, Modes(mig=False, layout=("1g.10gb",))) == "mig-off"
 
 
+def test_mixed_sizes_in_mig_mode_are_refused_for_mig_and_go_with_turning_it_off() -> None:
+    kernel, nvml = opened(host(h100()))
+    set_modes(kernel, nvml, Modes(mig=True))
+    assert refusal_code(kernel, nvml, Modes(mixed_size=True)) == "mig-on"
+    set_modes(kernel, nvml, Modes(mig=False, mixed_size=True))
+    card = nvml.card(CARD)
+    assert card is not None
+    assert (card.mig, card.mixed_size) == (False, True)
+
+
 def test_turning_mig_off_takes_its_instances_first() -> None:
     kernel, nvml = opened(host(h100()))
     set_modes(kernel, nvml, Modes(mig=True))

@@ -92,7 +92,7 @@ class Nvml(NvmlPort):
         mig = self._ask("nvmlDeviceGetMigMode", handle)
         in_mig = bool(mig[0]) if mig is not None else None
         ecc = self._ask("nvmlDeviceGetEccMode", handle)
-        mixed = self._mixed_size(handle) if not in_mig else None
+        mixed = self._mixed_size(handle, bool(in_mig))
         return NvmlCard(
             address=address,
             profiles=tuple(self._profiles(handle, bool(mixed))),
@@ -122,9 +122,12 @@ class Nvml(NvmlPort):
         number = getattr(self._api, capability, None)
         return number is not None and bool(self._ask("nvmlDeviceGetVgpuCapabilities", handle, number))
 
-    def _mixed_size(self, handle: Any) -> bool | None:
+    def _mixed_size(self, handle: Any, in_mig: bool) -> bool | None:
+        """A card that can mix sizes does not while it is in MIG mode."""
         if not self._can(handle, "NVML_DEVICE_VGPU_CAP_HETEROGENEOUS_TIMESLICE_SIZES"):
             return None
+        if in_mig:
+            return False
         mode = self._ask("nvmlDeviceGetVgpuHeterogeneousMode", handle)
         return bool(mode) if mode is not None else None
 
