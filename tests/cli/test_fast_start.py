@@ -28,7 +28,9 @@ def imported(arguments: list[str], names: tuple[str, ...]) -> str:
     return ended.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("arguments", [["gpu", "list"], ["inventory", "-o", "json"], ["group", "list"], ["--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["gpu", "list"], ["vgpu", "list"], ["inventory", "-o", "json"], ["group", "list"], ["--help"]]
+)
 def test_reading_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(arguments, HEAVY) == "[]"
 

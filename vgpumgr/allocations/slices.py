@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vgpumgr.allocations.bindings import fingerprint
-from vgpumgr.allocations.desk import Desk
 from vgpumgr.allocations.setup_steps import RememberSetup
 from vgpumgr.allocations.slicing import CREATE, DELETE, Slicing
 from vgpumgr.errors import NotFoundError, Reason, UnavailableError
@@ -27,6 +26,9 @@ from vgpumgr.vgpu.observe import read_modes
 from vgpumgr.vgpu.port import Order
 from vgpumgr.vgpu.vf_plans import plan_slice
 from vgpumgr.vgpu.vf_shares import VfShare
+
+if TYPE_CHECKING:
+    from vgpumgr.allocations.desk import Desk
 
 FindGpu = Callable[[HostInventory, str], Gpu]
 

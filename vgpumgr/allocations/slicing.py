@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from vgpumgr.allocations.bindings import fingerprint
-from vgpumgr.allocations.desk import Desk
 from vgpumgr.allocations.vgpu_steps import ForgetVgpu, RememberVgpu
 from vgpumgr.errors import Reason
 from vgpumgr.model.allocation import AllocatedDevice
@@ -19,6 +19,9 @@ from vgpumgr.vgpu.mdev_steps import CreateMdev
 from vgpumgr.vgpu.mode_steps import nvml_of
 from vgpumgr.vgpu.port import Order, Room
 from vgpumgr.vgpu.vendor_steps import SetVgpuType
+
+if TYPE_CHECKING:
+    from vgpumgr.allocations.desk import Desk
 
 CREATE, DELETE = "vgpu-create", "vgpu-delete"
 

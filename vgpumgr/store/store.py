@@ -1,17 +1,17 @@
-"""The store: one host's view of the database, as a handful of small repositories."""
+"""The store: one host's view of the database, as a handful of small repositories.
+
+Steps name :class:`Store` as the port they write to, and plans are made without a database too: SQLAlchemy is
+imported when one is opened.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from vgpumgr.store.allocations import Allocations
-from vgpumgr.store.engine import open_engine
-from vgpumgr.store.idempotency import IdempotencyKeys
-from vgpumgr.store.operations import Operations
-from vgpumgr.store.records import Bindings, Quarantine, Vgpus
-from vgpumgr.store.session import Sessions
-from vgpumgr.store.setups import CardSetups
+if TYPE_CHECKING:
+    from vgpumgr.store.session import Sessions
 
 
 def utc_now() -> str:
@@ -23,6 +23,12 @@ class Store:
     """Repositories over one database; each call is one transaction."""
 
     def __init__(self, sessions: Sessions) -> None:
+        from vgpumgr.store.allocations import Allocations
+        from vgpumgr.store.idempotency import IdempotencyKeys
+        from vgpumgr.store.operations import Operations
+        from vgpumgr.store.records import Bindings, Quarantine, Vgpus
+        from vgpumgr.store.setups import CardSetups
+
         self._sessions = sessions
         self.host_id = sessions.host_id
         self.now = sessions.now
@@ -44,7 +50,9 @@ def open_store(url: str, host_id: str, now: Callable[[], str] = utc_now) -> Stor
 
     Raises UsageError ``database-invalid``; UnavailableError ``store-unavailable``, ``store-too-new`` and kin.
     """
+    from vgpumgr.store.engine import open_engine
     from vgpumgr.store.migrations import ensure
+    from vgpumgr.store.session import Sessions
 
     engine = open_engine(url)
     ensure(engine)
