@@ -278,6 +278,119 @@ def test_a_recording_without_partitions_of_their_own_still_tells(tree: HostTree)
     assert uses_of_the_disk(tree) == [("mount", "/srv")]
 
 
+@pytest.mark.parametrize("upper", ["dm-0", "md127", "bcache0"])
+def test_what_is_built_on_a_disk_has_it_without_a_mount(tree: HostTree, upper: str) -> None:
+    place = storage(tree)
+    tree.folder(f"{place}/nvme0n1p2/holders/{upper}")
+    block_device(tree, upper, f"/sys/devices/virtual/block/{upper}", "253:0")
+    assert uses_of_the_disk(tree) == [("block", upper)]
+
+
+def test_a_mapped_device_is_named_as_its_user_knows_it(tree: HostTree) -> None:
+    place = storage(tree)
+    tree.folder(f"{place}/holders/dm-0")
+    block_device(tree, "dm-0", "/sys/devices/virtual/block/dm-0", "253:0")
+    tree.file("/sys/devices/virtual/block/dm-0/dm/name", "vg-images\n")
+    (holder,) = find_holders(tree.kernel(), ["0000:18:00.0"]).holders
+    assert (holder.name, holder.detail) == ("vg-images", "dm-0 on nvme0n1")
+
+
+def test_a_holder_that_cannot_be_looked_at_still_holds(tree: HostTree) -> None:
+    place = storage(tree)
+    tree.folder(f"{place}/holders/dm-0")
+    assert uses_of_the_disk(tree) == [("block", "dm-0")]
+
+
+def test_of_two_volumes_on_a_disk_the_one_without_a_mount_counts_too(tree: HostTree) -> None:
+    place = storage(tree)
+    for number in (0, 1):
+        tree.folder(f"{place}/holders/dm-{number}")
+        block_device(tree, f"dm-{number}", f"/sys/devices/virtual/block/dm-{number}", f"253:{number}")
+    tree.file("/proc/1/mountinfo", "36 35 253:1 / /srv rw - ext4 /dev/mapper/vg-srv rw\n")
+    assert sorted(uses_of_the_disk(tree)) == [("block", "dm-0"), ("mount", "/srv")]
+
+
+def test_a_loop_device_on_a_raw_disk_has_it(tree: HostTree) -> None:
+    storage(tree)
+    loop = "/sys/devices/virtual/block/loop3"
+    block_device(tree, "loop3", loop, "7:3")
+    tree.file(f"{loop}/loop/backing_file", "/dev/nvme0n1\n")
+    assert uses_of_the_disk(tree) == [("block", "loop3")]
+
+
+@pytest.mark.parametrize(
+    ("node", "held"),
+    [
+        ("/dev/nvme0n1", True),
+        ("/dev/nvme0n1p2", True),
+        ("/dev/dm-0", True),
+        ("/dev/nvme0", True),
+        ("/dev/ng0n1", True),
+        ("/dev/nvme1n1", False),
+        ("/dev/nvme1", False),
+    ],
+)
+def test_a_vm_with_the_raw_disk_open_holds_it(tree: HostTree, node: str, held: bool) -> None:
+    place = storage(tree)
+    controller = place.rpartition("/")[0]
+    tree.link("/sys/class/nvme/nvme0", controller)
+    tree.link("/sys/class/nvme-generic/ng0n1", f"{controller}/ng0n1")
+    tree.link("/sys/class/nvme/nvme1", controller.replace("0000:18", "0000:19"))
+    block_device(tree, "nvme1n1", "/sys/devices/pci0000:00/0000:19:00.0/nvme/nvme1/nvme1n1", "259:9")
+    tree.folder(f"{place}/holders/dm-0")
+    block_device(tree, "dm-0", "/sys/devices/virtual/block/dm-0", "253:0")
+    tree.file("/proc/1/mountinfo", "36 35 253:0 / /srv rw - ext4 /dev/mapper/vg-srv rw\n")
+    tree.process(4242, "qemu-system-x86", node)
+    assert (("process", "qemu-system-x86") in uses_of_the_disk(tree)) is held
+
+
+def test_an_open_scsi_disk_behind_a_controller_holds_it(tree: HostTree) -> None:
+    home = tree.function("0000:18:00.0", "010400", "1000:005d", "megaraid_sas", 31)
+    target = f"{home}/host0/target0:2:0/0:2:0:0"
+    block_device(tree, "sda", f"{target}/block/sda", "8:0")
+    tree.link("/sys/class/scsi_generic/sg0", f"{target}/scsi_generic/sg0")
+    for pid, node in ((10, "/dev/sda"), (11, "/dev/sg0"), (12, "/dev/sdb")):
+        tree.process(pid, f"p{pid}", node)
+    assert uses_of_the_disk(tree) == [("process", "p10"), ("process", "p11")]
+
+
+@pytest.mark.parametrize("way", ["partition", "udev"])
+def test_a_disk_of_an_imported_zfs_pool_is_in_use(tree: HostTree, way: str) -> None:
+    place = storage(tree)
+    if way == "partition":
+        tree.file(f"{place}/nvme0n1p2/uevent", "DEVTYPE=partition\nPARTN=1\nPARTNAME=zfs-6e3f5c0a\n")
+    else:
+        tree.file("/run/udev/data/b259:2", "E:ID_FS_LABEL=tank\nE:ID_FS_TYPE=zfs_member\n")
+    assert uses_of_the_disk(tree) == []
+    tree.file("/proc/spl/kstat/zfs/dbufs", "")
+    assert uses_of_the_disk(tree) == []
+    tree.file("/proc/spl/kstat/zfs/tank/state", "ONLINE\n")
+    assert uses_of_the_disk(tree) == [("block", "zfs pool tank")]
+
+
+def test_every_disk_of_a_btrfs_is_in_use_though_the_mount_names_one(tree: HostTree) -> None:
+    storage(tree)
+    tree.file("/proc/1/mountinfo", "36 35 0:31 / /home rw - btrfs /dev/sda rw\n")
+    tree.folder("/sys/fs/btrfs/5b1f/devices/sda")
+    tree.folder("/sys/fs/btrfs/5b1f/devices/nvme0n1")
+    tree.folder("/sys/fs/btrfs/features")
+    assert uses_of_the_disk(tree) == [("block", "btrfs 5b1f")]
+
+
+def test_a_multipath_disk_holds_both_of_its_functions(tree: HostTree) -> None:
+    subsystem = "/sys/devices/virtual/nvme-subsystem/nvme-subsys0"
+    for number, address in enumerate(("0000:18:00.0", "0000:19:00.0")):
+        home = tree.function(address, "010802", "144d:a808", "nvme", 31 + number)
+        tree.folder(f"{home}/nvme/nvme{number}")
+        tree.link(f"/sys/class/nvme/nvme{number}", f"{home}/nvme/nvme{number}")
+        tree.folder(f"{subsystem}/nvme{number}")
+    block_device(tree, "nvme0n1", f"{subsystem}/nvme0n1", "259:0")
+    tree.link("/sys/class/nvme-subsystem/nvme-subsys0", subsystem)
+    tree.file("/proc/1/mountinfo", "36 35 259:0 / /data rw - xfs /dev/nvme0n1 rw\n")
+    seen = find_holders(tree.kernel(), ["0000:18:00.0", "0000:19:00.0"])
+    assert {holder.address for holder in seen.holders} == {"0000:18:00.0", "0000:19:00.0"}
+
+
 def test_an_unused_disk_holds_nothing(tree: HostTree) -> None:
     storage(tree)
     tree.file("/proc/1/mountinfo", "36 35 8:1 / / rw - ext4 /dev/sda1 rw\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from vgpumgr.inventory.block_devices import BlockDevices
 from vgpumgr.inventory.reader import Reader, clean, hex_id
 from vgpumgr.inventory.storage import find_storage
 from vgpumgr.inventory.watched import Watched
@@ -18,13 +19,13 @@ _NET = "/sys/class/net"
 _IFF_UP = 0x1
 
 
-def find_attachments(reader: Reader, watched: Mapping[str, Watched]) -> list[Holder]:
+def find_attachments(reader: Reader, watched: Mapping[str, Watched], disks: BlockDevices) -> list[Holder]:
     """Outputs, interfaces and disks of the watched functions that the host uses."""
     holders = [holder for function in watched.values() for holder in _displays(reader, function)]
     bound = {name for name, function in watched.items() if function.driver is not None}
     if bound:
         holders.extend(_interfaces(reader, bound))
-        holders.extend(find_storage(reader, bound))
+    holders.extend(find_storage(reader, disks))
     return holders
 
 

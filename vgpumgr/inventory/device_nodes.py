@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vgpumgr import address
 from vgpumgr.inventory.reader import Reader, hex_id, whole
@@ -27,8 +27,13 @@ _SOUND_NODE = "/dev/snd/"
 class DeviceNodes:
     """The nodes of watched functions."""
 
-    def __init__(self, reader: Reader, watched: Mapping[str, Watched]) -> None:
+    def __init__(
+        self, reader: Reader, watched: Mapping[str, Watched], others: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """``others`` are nodes that are known already, each with its function's address."""
         self._nodes: dict[str, list[str]] = {}
+        for node, owner in others:
+            self._nodes.setdefault(node, []).append(owner)
         self._sound_cards: dict[str, list[str]] = {}
         for function in watched.values():
             for node in _own_nodes(reader, function):

@@ -132,6 +132,8 @@ def _let_go(holder: Holder) -> tuple[str, str]:
         return f"unmount {holder.name}", f"umount {holder.name}"
     if holder.kind == "swap":
         return f"switch the swap area {holder.name} off", f"swapoff {holder.name}"
+    if holder.kind == "block":
+        return f"stop what is built on the disk: {holder.name} ({holder.detail})", holder.name
     if holder.kind == "network":
         return f"take the interface {holder.name} down", f"ip link set {holder.name} down"
     if holder.kind == "display":

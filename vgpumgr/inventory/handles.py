@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Mapping
 
+from vgpumgr.inventory.block_devices import BlockDevices
 from vgpumgr.inventory.device_nodes import DeviceNodes
 from vgpumgr.inventory.reader import Reader, clean
 from vgpumgr.inventory.watched import Watched
@@ -14,9 +15,13 @@ _GONE = frozenset({errno.ENOENT, errno.ESRCH})
 _DELETED = " (deleted)"
 
 
-def find_handles(reader: Reader, watched: Mapping[str, Watched]) -> tuple[list[Holder], bool]:
-    """The processes that hold a watched function, and whether every process could be looked at."""
-    nodes = DeviceNodes(reader, watched)
+def find_handles(
+    reader: Reader, watched: Mapping[str, Watched], disks: BlockDevices | None = None
+) -> tuple[list[Holder], bool]:
+    """The processes that hold a watched function, or one of its ``disks``, and whether every process could be
+    looked at.
+    """
+    nodes = DeviceNodes(reader, watched, disks.nodes() if disks is not None else ())
     pids = [name for name in reader.names("/proc", "host") if name.isascii() and name.isdigit()]
     holders: list[Holder] = []
     known = bool(pids) and not _are_hidden(reader, pids)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from vgpumgr import address
 from vgpumgr.inventory.attachments import find_attachments
+from vgpumgr.inventory.block_devices import BlockDevices
 from vgpumgr.inventory.handles import find_handles
 from vgpumgr.inventory.reader import Reader, whole
 from vgpumgr.inventory.watched import Watched
@@ -51,5 +52,6 @@ def watch(reader: Reader, name: str) -> Watched:
 
 def look(reader: Reader, watched: Mapping[str, Watched]) -> Holders:
     """The same for functions that have been looked at already."""
-    handles, known = find_handles(reader, watched)
-    return Holders((*handles, *find_attachments(reader, watched)), known)
+    disks = BlockDevices(reader, {name for name, function in watched.items() if function.driver is not None})
+    handles, known = find_handles(reader, watched, disks)
+    return Holders((*handles, *find_attachments(reader, watched, disks)), known)

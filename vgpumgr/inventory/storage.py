@@ -1,18 +1,16 @@
-"""Mounted file systems and swap on the disks behind a function, through whatever is stacked on them."""
+"""Mounted file systems, swap and stacked devices on the disks behind a function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vgpumgr.inventory.block_devices import BlockDevices, node_of
+from vgpumgr.inventory.pools import Pools
 from vgpumgr.inventory.reader import Reader, clean
 from vgpumgr.model.host import Holder
 
-_BLOCK = "/sys/class/block"
-_WHOLE_DISKS = "/sys/block"
 _MOUNTS = ("/proc/1/mountinfo", "/proc/self/mountinfo", "/proc/self/mounts", "/proc/mounts")
-_SUBSYSTEM = "nvme-subsystem"
-_MAX_STACK = 16
 
 
 class Mount(NamedTuple):
@@ -23,70 +21,31 @@ class Mount(NamedTuple):
     point: str
 
 
-class _Disk(NamedTuple):
-    """A block device: its directory in sysfs, and the text of the link that says where it hangs."""
+def find_storage(reader: Reader, disks: BlockDevices) -> list[Holder]:
+    """Mounts, swap areas and stacked devices on disks behind functions.
 
-    path: str
-    place: str
-
-
-def find_storage(reader: Reader, addresses: set[str]) -> list[Holder]:
-    """Mounts and swap areas on disks behind the given functions."""
-    disks = _disks(reader)
-    owned = {name: owner for name, disk in disks.items() for owner in _owners(reader, disk.place, addresses)}
-    if not owned:
+    A stacked device counts as such where nothing is known to be mounted on it or built on it further: whoever put
+    it together has the disk, be it LVM, RAID, a cache, or a pool of file systems.
+    """
+    if not disks.owned:
         return []
-    used = _used(reader)
+    used, pools = _used(reader), Pools(reader)
     holders = []
-    for disk, owner in sorted(owned.items()):
-        for name, chain in _stack(reader, disk, disks):
-            for kind, where in used.by_device(reader, name, disks[name].path):
-                detail = " on ".join((name, *reversed(chain)))
-                holders.append(Holder(kind, clean(where), owner, detail=clean(detail)))
+    for disk, owner in disks.owned:
+        for name, chain in disks.stack(disk):
+            path = disks.path(name)
+            uses = list(used.by_device(reader, name, path))
+            if not uses:
+                uses = [("block", pool) for pool in pools.of(name, path)]
+            if not uses and chain and not disks.above(name):
+                uses = [("block", _shown(reader, name, path))]
+            detail = clean(" on ".join((name, *reversed(chain))))
+            holders += [Holder(kind, clean(where), owner, detail=detail) for kind, where in uses]
     return list(dict.fromkeys(holders))
 
 
-def _disks(reader: Reader) -> dict[str, _Disk]:
-    """Block devices by name, partitions too. A recording may have only ``/sys/block``, partitions inside."""
-    disks = {name: _disk(reader, f"{_BLOCK}/{name}") for name in reader.names(_BLOCK, "host")}
-    if disks:
-        return disks
-    for name in reader.names(_WHOLE_DISKS, "host"):
-        disk = disks[name] = _disk(reader, f"{_WHOLE_DISKS}/{name}")
-        for child in reader.names(disk.path, "host"):
-            if child.startswith(name):
-                disks[child] = _Disk(f"{disk.path}/{child}", disk.place)
-    return disks
-
-
-def _disk(reader: Reader, path: str) -> _Disk:
-    return _Disk(path, reader.link(path) or "")
-
-
-def _owners(reader: Reader, path: str, addresses: set[str]) -> Iterator[str]:
-    """The watched functions under a disk; a multipath NVMe disk hangs on its subsystem, not on a function."""
-    parts = path.split("/")
-    yield from (part for part in parts if part in addresses)
-    if _SUBSYSTEM in parts[:-1]:
-        subsystem = parts[parts.index(_SUBSYSTEM) + 1]
-        for controller in reader.names(f"/sys/class/{_SUBSYSTEM}/{subsystem}", "host"):
-            if controller.startswith("nvme"):
-                place = reader.link(f"/sys/class/nvme/{controller}") or ""
-                yield from (part for part in place.split("/") if part in addresses)
-
-
-def _stack(reader: Reader, disk: str, disks: Mapping[str, _Disk]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The disk itself and everything built on it, each with what lies under it."""
-    seen = {disk}
-    todo: list[tuple[str, tuple[str, ...]]] = [(disk, ())]
-    while todo:
-        name, below = todo.pop()
-        yield name, below
-        if len(below) < _MAX_STACK:
-            for upper in reader.names(f"{disks[name].path}/holders", "host"):
-                if upper not in seen and upper in disks:
-                    seen.add(upper)
-                    todo.append((upper, (*below, name)))
+def _shown(reader: Reader, name: str, path: str) -> str:
+    return reader.text(f"{path}/dm/name", "host") or name
 
 
 class _Used:
@@ -98,15 +57,18 @@ class _Used:
         for mount in mounts:
             self._by_number.setdefault(mount.number, []).append(mount.point)
             # btrfs and others mount under an anonymous number (0:NN): only the source names the disk.
+            # bcachefs names all of its disks there.
             if mount.source.startswith("/dev/") and mount.number.startswith(("0:", "?")):
-                self._by_name.setdefault(mount.source.removeprefix("/dev/"), []).append(mount.point)
+                for source in mount.source.split(":"):
+                    self._by_name.setdefault(source.removeprefix("/dev/"), []).append(mount.point)
         self._swaps = {swap.removeprefix("/dev/") for swap in swaps}
 
     def by_device(self, reader: Reader, name: str, path: str) -> Iterator[tuple[str, str]]:
         """``(kind, where)`` for one block device, under its kernel name and its device-mapper name."""
         number = reader.text(f"{path}/dev", "host")
         mapped = reader.text(f"{path}/dm/name", "host") if name.startswith("dm-") else None
-        names = [name, f"mapper/{mapped}"] if mapped else [name]
+        plain = node_of(name).removeprefix("/dev/")
+        names = [plain, f"mapper/{mapped}"] if mapped else [plain]
         points = list(self._by_number.get(number or "", []))
         points += [point for each in names for point in self._by_name.get(each, [])]
         yield from (("mount", point) for point in dict.fromkeys(points))

@@ -62,9 +62,9 @@ class Notice(NamedTuple):
 class Holder(NamedTuple):
     """What uses a function right now.
 
-    ``kind``: ``process`` (an open handle), ``mount``, ``swap``, ``block`` (a stacked block device), ``network``
-    (an interface that is up), ``display`` (an active output), ``framebuffer`` (boot framebuffer on its BAR),
-    ``vm`` (a libvirt domain). ``name`` is the process, mount point, interface or domain.
+    ``kind``: ``process`` (an open handle), ``mount``, ``swap``, ``block`` (a stacked block device or a pool),
+    ``network`` (an interface that is up), ``display`` (an active output), ``framebuffer`` (boot framebuffer on its
+    BAR), ``vm`` (a libvirt domain). ``name`` is the process, mount point, interface or domain.
     """
 
     kind: str
