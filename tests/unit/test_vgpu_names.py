@@ -135,6 +135,9 @@ def test_ids_of_mig_backed_types_are_known(first: int, names: list[str]) -> None
         ("NVIDIA A30-1-6CME", 1),
         ("NVIDIA H100-1-10CME", 1),
         ("GRID M10-0B", 16),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-6Q", 16),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-3B", 32),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-1-24Q", None),
     ],
 )
 def test_how_many_fit_where_a_series_differs(name: str, most: int) -> None:

@@ -165,6 +165,11 @@ FAMILIES = (
         equal={"96": 1, "48": 2, "24": 4, "16": 6, "12": 8, "6": 16, "4": 24},
         mixed={"96": 1, "48": 2, "24": 2, "16": 4, "12": 4, "6": 8, "4": 8},
     ),
+    # [H] for the sizes; how many fit is [C]'s rule: what the framebuffer holds, and 32 at most
+    Family(
+        models=("RTX Pro 6000 Blackwell DC",),
+        equal={"96": 1, "48": 2, "32": 3, "24": 4, "16": 6, "12": 8, "8": 12, "6": 16, "4": 24, "3": 32, "2": 32},
+    ),
 )
 
 

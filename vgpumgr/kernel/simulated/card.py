@@ -27,8 +27,8 @@ class SimType:
 class Card:
     """A card that can be sliced. ``scheme``: ``mdev``, ``mdev-vf`` (one mdev per VF), ``vendor-vfio`` or ``gvt``.
 
-    ``equal`` says that all vGPUs of the card must have one size, NVIDIA's default; ``mixed`` that sizes are mixed
-    at aligned places, which only cards that ``can_mix`` do.
+    ``equal`` says that all vGPUs of the card must have one size, NVIDIA's default (GVT-g's may differ); ``mixed``
+    that sizes are mixed at aligned places, which only cards that ``can_mix`` do.
     """
 
     physfn: str
