@@ -87,6 +87,21 @@ def problem(
     reasons: list[dict[str, Any]] | None = None,
 ) -> Response:
     """A problem response."""
+    text = problem_text(status, code, detail, hint, errors=errors, reasons=reasons, request_id=request_id())
+    return Response(text, status, content_type=MEDIA_TYPE)
+
+
+def problem_text(
+    status: int,
+    code: str,
+    detail: str,
+    hint: str,
+    *,
+    request_id: str,
+    errors: list[dict[str, Any]] | None = None,
+    reasons: list[dict[str, Any]] | None = None,
+) -> str:
+    """A problem as JSON."""
     body = {
         "type": _TYPE + code,
         "title": HTTPStatus(status).phrase,
@@ -96,9 +111,9 @@ def problem(
         "hint": hint,
         "errors": errors or [],
         "reasons": reasons or [],
-        "request_id": request_id(),
+        "request_id": request_id,
     }
-    return Response(json.dumps(body), status, content_type=MEDIA_TYPE)
+    return json.dumps(body)
 
 
 def from_error(error: VgpumgrError) -> Response:

@@ -14,11 +14,13 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from gunicorn import sock
 from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 
+from vgpumgr_api import framing
 from vgpumgr_api.logs import GunicornLog
 
 HEARTBEAT = 3600.0
@@ -68,6 +70,20 @@ class Worker(ThreadWorker):
         """gunicorn reads without a limit of time; the kernel's limit on the socket ends it."""
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(RECEIVE_SECONDS, 0))
         super().enqueue_req(conn)
+
+    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
+        """Bytes that are no request, and faults outside the application, are answered with a problem."""
+        request_id = uuid4().hex
+        answer = framing.refusal(exc, request_id)
+        if answer is not None:
+            self.log.warning("%s no HTTP request: %s", request_id, ascii(str(exc)))
+        else:
+            self.log.error("%s fault while answering", request_id, exc_info=exc)
+            answer = framing.fault(request_id)
+        try:
+            client.send(answer, socket.MSG_DONTWAIT)
+        except OSError:
+            self.log.info("%s the client did not wait for its answer", request_id)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Told to stop, by systemd or by Ctrl-C: running requests end, then the process."""

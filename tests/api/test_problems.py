@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from gunicorn.http.errors import InvalidResponseHeader
 
 from vgpumgr.service import Service
+from vgpumgr_api import framing
 from vgpumgr_api.problems import Problem
 
 MEMBERS = set(Problem.model_fields)
@@ -98,3 +101,13 @@ def test_changes_are_logged_and_reads_are_not(client: FlaskClient, caplog: pytes
     assert [record.getMessage().split()[1:4] for record in caplog.records] == [
         ["POST", "/v1/candidates%0AX", "404"]
     ]
+
+
+def test_a_fault_outside_the_application_is_not_blamed_on_the_client() -> None:
+    assert framing.refusal(InvalidResponseHeader("X: y"), "r1") is None
+    assert framing.refusal(OSError(), "r1") is None
+    head, _, body = framing.fault("r1").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    problem = json.loads(body)
+    assert (problem["status"], problem["code"], problem["request_id"]) == (500, "internal", "r1")

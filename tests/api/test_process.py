@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -10,13 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
 
 from tests.api.conftest import GPU
 from tests.api.running import SECONDS, Running, ask, command, environment, running
+from vgpumgr_api.problems import Problem
 
 AS_SYSTEMD = """\
 import os, sys
@@ -129,6 +131,36 @@ def test_garbage_instead_of_http_harms_nobody(shared: Running) -> None:
     assert ask(shared.connect(), "GET", "/healthz")[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("request_", "status", "code"),
+    [
+        (b"nonsense\r\n\r\n", 400, "malformed-request"),
+        (b"GET / HTTP/9.9\r\n\r\n", 400, "malformed-request"),
+        (b"G@T / HTTP/1.1\r\n\r\n", 400, "malformed-request"),
+        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400, "malformed-request"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n", 400, "malformed-request"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "malformed-request"),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: zip\r\n\r\n", 501, "transfer-coding-unsupported"),
+        (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n", 414, "url-too-long"),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100 + b"\r\n", 431, "headers-too-large"),
+        (b"GET / HTTP/1.1\r\nExpect: miracles\r\n\r\n", 417, "expectation-failed"),
+    ],
+)
+def test_bytes_that_are_no_request_are_answered_with_a_problem(
+    shared: Running, request_: bytes, status: int, code: str
+) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(SECONDS)
+        connection.connect(str(shared.socket))
+        connection.sendall(request_)
+        response = HTTPResponse(connection)
+        response.begin()
+        body = json.loads(response.read())
+    assert (response.status, response.headers["Content-Type"]) == (status, "application/problem+json")
+    assert (body["status"], body["code"]) == (status, code)
+    assert set(body) == set(Problem.model_fields)
+
+
 def test_one_key_sent_by_many_at_once_makes_one_allocation(shared: Running) -> None:
     statuses: list[int] = []
 
@@ -182,8 +214,6 @@ def test_what_keeps_it_from_starting_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_log_can_be_read_by_programs(tmp_path: Path) -> None:
-    import json
-
     with running(tmp_path, VGPUMGR_LOG_FORMAT="json") as service:
         ask(service.connect(), "POST", "/v1/candidates", {"vm": "a"}, {"X-Request-Id": "r1"})
         service.stop()
