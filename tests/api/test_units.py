@@ -67,6 +67,13 @@ def test_the_service_says_when_it_is_ready_and_is_watched() -> None:
     assert int(service["WatchdogSec"][0]) > 0
 
 
+def test_socket_and_service_can_be_restarted_by_one_command() -> None:
+    """systemctl asks for one unit after the other; only in one job with its service can the socket come back."""
+    service = settings(CHECKOUT / "systemd" / "vgpumgr.service")
+    assert service["PartOf"] == ["vgpumgr.socket"]
+    assert "vgpumgr.socket" in " ".join(service["After"]).split()
+
+
 def test_gpus_are_bound_before_anything_uses_them() -> None:
     bind = settings(CHECKOUT / "systemd" / "vgpumgr-bind.service")
     before = set(" ".join(bind["Before"]).split())
