@@ -54,6 +54,11 @@ def is_address(text: str) -> bool:
     return _CANONICAL.fullmatch(text) is not None
 
 
+def plain_name(text: str) -> str:
+    """An address in its one spelling; anything else as it is, for parents of vGPUs that are no PCI functions."""
+    return canonical(text) if _LENIENT.fullmatch(text.strip()) else text
+
+
 def sort_key(text: str) -> tuple[int, PciAddress, str]:
     """Order addresses as buses are numbered; names that are no address come last, by name."""
     match = _CANONICAL.fullmatch(text)

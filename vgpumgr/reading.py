@@ -109,7 +109,13 @@ class Reading:
 
 
 def find_gpu(inventory: HostInventory, address: str) -> Gpu:
-    """The GPU that an address names: its own, a companion's or a VF's. NotFoundError ``gpu-unknown``."""
+    """The GPU that an address names: its own, a companion's or a VF's; a virtual one by its device's name.
+
+    NotFoundError ``gpu-unknown``; AddressError for what is neither.
+    """
+    named = next((gpu for gpu in inventory.gpus if gpu.address == address), None)
+    if named is not None:
+        return named
     wanted = canonical(address)
     for gpu in inventory.gpus:
         vfs = gpu.sriov.vfs if gpu.sriov is not None else ()

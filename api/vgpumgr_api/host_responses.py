@@ -92,8 +92,8 @@ class HealthModel(Answer):
 class GpuModel(Answer):
     """A GPU."""
 
-    address: str
-    kind: str
+    address: str = Field(description="its PCI address; of the kind `virtual`, its device's name")
+    kind: str = Field(description="gpu, accelerator, nvswitch, bmc-vga, or virtual")
     vendor_id: str | None
     device_id: str | None
     class_id: str | None
@@ -155,7 +155,8 @@ class InventoryModel(Answer):
 
     host: HostModel
     iommu_groups: list[GroupModel]
-    gpus: list[GpuModel]
+    gpus: list[GpuModel] = Field(description="those on PCI")
+    virtual_parents: list[GpuModel] = Field(description="parents of vGPUs that are no PCI functions")
     warnings: list[NoticeModel]
 
 

@@ -16,7 +16,9 @@ TEXT = r"^[^\x00-\x1f\x7f\ufffe\uffff]+$"
 """What XML and databases can hold: no control characters."""
 HEX_ID = r"^[0-9a-fA-F]{4}$"
 VM_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-ADDRESS = Field(description="PCI address such as 0000:3b:00.0, in any spelling", max_length=32)
+ADDRESS = Field(
+    description="PCI address such as 0000:3b:00.0, in any spelling; or a virtual GPU's name", max_length=32
+)
 
 
 class Strict(BaseModel):

@@ -13,7 +13,7 @@ from vgpumgr.kernel.recorded import open_recording
 
 def test_the_inventory_is_the_contract_of_the_command_line(client: FlaskClient) -> None:
     body = client.get("/v1/host/inventory").get_json()
-    assert set(body) == {"host", "iommu_groups", "gpus", "warnings"}
+    assert set(body) == {"host", "iommu_groups", "gpus", "virtual_parents", "warnings"}
     assert body["host"] == client.get("/v1/host").get_json()
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 from flask.testing import FlaskClient
 
-from tests.api.conftest import GPU
+from tests.api.conftest import GPU, settings_in
+from tests.databases import put_empty_database
+from vgpumgr.assembly import open_service
 from vgpumgr.kernel.simulated.machine import SimulatedKernel
 from vgpumgr.service import Service
+from vgpumgr_api.app import create_app
 
 Allocate = Callable[..., dict[str, Any]]
 CUT = "0000:5e:00.0"
@@ -125,3 +130,34 @@ def test_a_scheduler_for_the_next_load_of_the_driver_is_shown_as_configured(
     modes = client.get(f"/v1/gpus/{GPU}/modes").get_json()
     assert (modes["scheduler"], modes["scheduler_configured"]) == ("fixed-share", "fixed-share")
     assert client.post("/v1/vgpus/restore", json={}).get_json()["operations"] == []
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Iterator[FlaskClient]:
+    """A host with the kernel's sample drivers of mediated devices."""
+    put_empty_database(tmp_path)
+    opened = open_service(settings_in(tmp_path)._replace(simulate="mdev-samples"))
+    opened.start()
+    yield create_app(opened).test_client()
+    opened.close()
+
+
+def test_a_parent_that_is_no_pci_device_is_a_gpu_by_its_name(samples: FlaskClient) -> None:
+    gpu = samples.get("/v1/gpus/mbochs").get_json()
+    assert (gpu["kind"], gpu["vendor_id"], gpu["passthrough"]["assignable"]) == ("virtual", None, False)
+    assert [item["address"] for item in samples.get("/v1/gpus?kind=virtual").get_json()["items"]] == [
+        "mbochs",
+        "mdpy",
+        "mtty",
+    ]
+    answer = samples.post("/v1/vgpus?wait=30", json={"profile": "mbochs-large", "count": 4, "gpu": "mbochs"})
+    assert answer.get_json()["state"] == "succeeded"
+    assert profiles(samples, "mbochs") == {"small": 0, "medium": 0, "large": 0}
+    answer = samples.post("/v1/vgpus", json={"profile": "mbochs-small", "gpu": "mbochs"})
+    assert (answer.status_code, answer.get_json()["code"]) == (409, "no-capacity")
+    (first, *_) = samples.get("/v1/vgpus?gpu=mbochs").get_json()["items"]
+    assert (first["parent"], first["gpu"], first["ours"]) == ("mbochs", "mbochs", True)
+    assert samples.delete(f"/v1/vgpus/{first['id']}?wait=30").get_json()["state"] == "succeeded"
+    body = {"vm": "desk-1", "profile": "mbochs-small", "gpu": "mbochs"}
+    assert samples.post("/v1/allocations?wait=30", json=body).status_code == 201
+    assert samples.get("/v1/gpus/mbochx").status_code == 400

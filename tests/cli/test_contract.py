@@ -31,6 +31,10 @@ def check_inventory(data: dict[str, Any]) -> None:
         assert all({"address", "driver", "reason"} <= set(item) for item in group["blockers"])
     for gpu in data["gpus"]:
         check_gpu(gpu)
+        assert gpu["kind"] in {"gpu", "accelerator", "nvswitch", "bmc-vga"}
+    for gpu in data.get("virtual_parents", ()):
+        check_gpu(gpu)
+        assert gpu["kind"] == "virtual"
     assert all({"code", "message", "subject"} <= set(item) for item in data["warnings"])
 
 
@@ -39,7 +43,6 @@ def check_gpu(gpu: dict[str, Any]) -> None:
     wanted = {"address", "kind", "vendor_id", "device_id", "class_id", "name", "driver", "iommu_group", "numa_node"}
     wanted |= {"boot_display", "companions", "passthrough", "sriov", "vgpu", "health"}
     assert wanted <= set(gpu)
-    assert gpu["kind"] in {"gpu", "accelerator", "nvswitch", "bmc-vga"}
     assert {"assignable", "state", "reasons"} <= set(gpu["passthrough"])
     states = {"host", "ready", "parked", "in-use", "reserved", "unknown", "failed"}
     assert gpu["passthrough"]["state"] in states

@@ -97,3 +97,17 @@ def test_what_runs_and_what_is_configured_are_told_apart() -> None:
     assert "best-effort (fixed-share when the driver is loaded again, or after a reboot)" in text
     text = modes_text(modes | {"scheduler": "fixed-share", "scheduler_configured": "fixed-share"}, Invocation())
     assert "reboot" not in text
+
+
+SAMPLES = ("--simulate", "mdev-samples")
+
+
+def test_a_parent_that_is_no_pci_device_works_by_its_name(vgpumgr: Vgpumgr) -> None:
+    profiles = vgpumgr(*SAMPLES, "profile", "list", "--gpu", "mtty", "-o", "json").json
+    assert [(item["id"], item["creatable"]) for item in profiles] == [("mtty-1", 24), ("mtty-2", 12)]
+    plan = vgpumgr(*SAMPLES, "vgpu", "create", "--profile", "mtty-2", "--gpu", "mtty", "--plan", "-o", "json").json
+    assert plan["steps"][0]["path"] == "/sys/class/mdev_bus/mtty/mdev_supported_types/mtty-2/create"
+    assert vgpumgr(*SAMPLES, "vgpu", "create", "--profile", "mtty-2", "--count", "3").status == 0
+    assert "virtual device mtty" in vgpumgr(*SAMPLES, "gpu", "show", "mtty").out
+    refused = vgpumgr(*SAMPLES, "gpu", "bind", "mtty", "--plan", "-o", "json")
+    assert (refused.status, refused.json["refusal"]["code"]) == (3, "not-pci")

@@ -8,14 +8,16 @@ from dataclasses import replace
 from vgpumgr.allocations.steps import ForgetBinding, RememberBinding
 from vgpumgr.binding import plan_bind, plan_release
 from vgpumgr.kernel.port import Kernel
-from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.model.host import Gpu, GpuKind, HostInventory
 from vgpumgr.model.records import OPERATOR, Binding
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.store.store import Store
 
 
 def fingerprint(gpu: Gpu) -> str:
-    """What a card is, wherever it is: its vendor and device."""
+    """What a card is, wherever it is: its vendor and device; of a virtual one, its driver."""
+    if gpu.kind is GpuKind.VIRTUAL:
+        return f"virtual:{gpu.function.driver}"
     return f"{gpu.function.vendor_id}:{gpu.function.device_id}"
 
 

@@ -22,7 +22,7 @@ def _identity(gpu: JsonObject) -> str:
     return f"{gpu['address']}  {gpu['name']}\n" + facts(
         [
             ("kind", gpu["kind"]),
-            ("id", f"{gpu['vendor_id']}:{gpu['device_id']}"),
+            ("id", f"{gpu['vendor_id']}:{gpu['device_id']}" if gpu["vendor_id"] else None),
             ("subsystem", gpu.get("subsystem_id")),
             ("class", gpu["class_id"]),
             ("driver", gpu["driver"] or "none"),

@@ -19,6 +19,8 @@ def inventory_text(data: JsonObject, invocation: Invocation) -> str:
     lines = [f"Host {host['hostname'] or 'unknown'}, Linux {host['kernel'] or 'unknown'}, IOMMU {iommu}"]
     lines += [f"  {hint}" for hint in host["iommu"]["hints"]]
     lines += ["", gpu_table(data["gpus"], invocation)]
+    if data["virtual_parents"]:
+        lines += ["", "Virtual parents of vGPUs", gpu_table(data["virtual_parents"], invocation)]
     with_gpu = {item["iommu_group"] for item in data["gpus"]}
     groups = [item for item in data["iommu_groups"] if item["id"] in with_gpu]
     if groups:

@@ -28,7 +28,9 @@ def diagnose(kernel: Kernel, inventory: HostInventory) -> Diagnosis:
 
 def _diagnose_gpu(gpu: Gpu, inventory: HostInventory, iommu: tuple[Remedy, ...]) -> GpuDiagnosis:
     reasons = gpu.passthrough.reasons
-    if not gpu.offered:
+    if gpu.kind is GpuKind.VIRTUAL:
+        reasons = tuple(reason for reason in reasons if reason.code == "not-pci")
+    elif not gpu.offered:
         # Nothing would make it a VM's, so nothing else about it needs a remedy.
         reasons = tuple(reason for reason in reasons if reason.code == "kind-not-offered")
     findings = [_explain(gpu, reason, inventory, iommu) for reason in reasons]
@@ -39,7 +41,7 @@ def _diagnose_gpu(gpu: Gpu, inventory: HostInventory, iommu: tuple[Remedy, ...])
 
 
 def _explain(gpu: Gpu, reason: Reason, inventory: HostInventory, iommu: tuple[Remedy, ...]) -> Finding:
-    informative = reason.code in INFORMATIVE or reason.code == "kind-not-offered"
+    informative = reason.code in INFORMATIVE or reason.code in ("kind-not-offered", "not-pci")
     severity = Severity.INFO if informative else Severity.BLOCKING
     if reason.code == "iommu-inactive":
         remedies = iommu

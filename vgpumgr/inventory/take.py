@@ -14,6 +14,7 @@ from vgpumgr.inventory.groups import build_groups, group_of_members, iommu_state
 from vgpumgr.inventory.health import judge_health
 from vgpumgr.inventory.holders import Holders, look, watch
 from vgpumgr.inventory.names import Names, NoNames, display_name, machine_names
+from vgpumgr.inventory.parents import find_virtual_parents
 from vgpumgr.inventory.passthrough import Situation, judge
 from vgpumgr.inventory.reader import Reader, clean, whole
 from vgpumgr.inventory.topology import TopologyMap
@@ -58,7 +59,7 @@ def take_inventory(kernel: Kernel, *, names: Names | None = None) -> HostInvento
         hostname=_word(reader, "/proc/sys/kernel/hostname"),
         kernel=_kernel_release(reader),
         iommu=state,
-        gpus=tuple(builder.build(card) for card in cards),
+        gpus=(*(builder.build(card) for card in cards), *find_virtual_parents(reader)),
         functions=tuple(functions.values()),
         groups=tuple(groups.values()),
         warnings=reader.notices,

@@ -12,12 +12,16 @@ from vgpumgr.model.vgpu import VgpuState
 
 
 class GpuKind(StrEnum):
-    """What a GPU-like function is. Only ``gpu`` and ``accelerator`` are ever offered to VMs."""
+    """What a GPU-like function is. Only ``gpu`` and ``accelerator`` are ever offered to VMs.
+
+    ``virtual`` is no PCI function but a driver's own device that vGPUs are made on; its address is its name.
+    """
 
     GPU = "gpu"
     ACCELERATOR = "accelerator"
     NVSWITCH = "nvswitch"
     BMC_VGA = "bmc-vga"
+    VIRTUAL = "virtual"
 
 
 class PassthroughState(StrEnum):
@@ -236,13 +240,13 @@ class Gpu(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the primary function, which names the GPU."""
+        """The address of the primary function, which names the GPU; of a virtual one, its device's name."""
         return self.function.address
 
     @property
     def offered(self) -> bool:
-        """True for the kinds that may be given to a VM at all."""
-        return self.kind in (GpuKind.GPU, GpuKind.ACCELERATOR)
+        """True for the kinds that may be given to a VM at all, whole or as vGPUs."""
+        return self.kind in (GpuKind.GPU, GpuKind.ACCELERATOR, GpuKind.VIRTUAL)
 
     def to_json(self) -> JsonObject:
         """The shape of DESIGN §6; the keys after ``health`` are additions."""
@@ -298,10 +302,14 @@ class HostInventory(NamedTuple):
     warnings: tuple[Notice, ...] = ()
 
     def to_json(self) -> JsonObject:
-        """The object of DESIGN §6."""
+        """The object of DESIGN §6. Programs read PCI addresses in ``gpus``: virtual ones are a list of their own,
+        ``virtual_parents``, in the same shape.
+        """
+        virtual = [gpu.to_json() for gpu in self.gpus if gpu.kind is GpuKind.VIRTUAL]
         return {
             "host": {"hostname": self.hostname, "kernel": self.kernel, "iommu": self.iommu.to_json()},
             "iommu_groups": [group.to_json() for group in self.groups],
-            "gpus": [gpu.to_json() for gpu in self.gpus],
+            "gpus": [gpu.to_json() for gpu in self.gpus if gpu.kind is not GpuKind.VIRTUAL],
+            "virtual_parents": virtual,
             "warnings": [warning.to_json() for warning in self.warnings],
         }

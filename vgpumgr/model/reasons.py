@@ -10,6 +10,7 @@ from types import MappingProxyType
 PASSTHROUGH_REASONS = MappingProxyType(
     {
         "kind-not-offered": "a server's own console or a fabric switch: it belongs to the host",
+        "not-pci": "no PCI device, but a driver that makes vGPUs without one: they can be given to VMs, it cannot",
         "failed": "the GPU does not work, or was quarantined; it is not offered until that is mended",
         "iommu-inactive": "no IOMMU is at work on this host: nothing can be given to a VM safely",
         "no-iommu-group": "the IOMMU works, but this function is in none of its groups",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpumgr.address import canonical
+from vgpumgr.address import plain_name
 from vgpumgr.errors import Reason
 from vgpumgr.model.allocation import AllocationRequest
 from vgpumgr.model.host import Gpu
@@ -14,7 +14,7 @@ def unwanted(gpu: Gpu, request: AllocationRequest) -> list[Reason]:
     name, function = gpu.address, gpu.function
     if not gpu.offered:
         reasons.append(Reason("kind-not-offered", f"{name} is a {gpu.kind}, which is never given to a VM", (name,)))
-    if request.gpu is not None and canonical(request.gpu) != name:
+    if request.gpu is not None and plain_name(request.gpu) != name:
         reasons.append(Reason("other-gpu", f"{request.gpu} was asked for", (name,)))
     if request.vendor_id is not None and request.vendor_id.lower() != function.vendor_id:
         reasons.append(Reason("other-vendor", f"{name} has vendor {function.vendor_id}", (name,)))

@@ -11,6 +11,8 @@ from vgpumgr.inventory.reader import clean
 _NAME_LATER = re.compile(r"\s*([0-9]{1,9})\s*:\s*(\S.{0,120}?)\s*")
 _NAME_FIRST = re.compile(r"\s*(\S.{0,120}?)\s*:\s*([0-9]{1,9})\s*")
 _SIZE = re.compile(r"([0-9]{1,9})\s*(M|MB|MiB|G|GB|GiB)?")
+_DISPLAY = re.compile(r"virtual display, (?:([0-9]{1,6}x[0-9]{1,6}) framebuffer|([0-9]{1,9} MB) video memory)")
+"""What the kernel's samples mdpy and mbochs print."""
 _RESOLUTION = re.compile(r"[0-9]{1,6}x[0-9]{1,6}")
 
 
@@ -25,7 +27,12 @@ class Description(NamedTuple):
 
 
 def parse_description(text: str) -> Description:
-    """Read ``num_heads=4, framebuffer=2048M, ...`` (one line) or ``low_gm_size: 128MB`` (a line each)."""
+    """Read ``num_heads=4, framebuffer=2048M, ...`` (one line) or ``low_gm_size: 128MB`` (a line each), and what the
+    kernel's sample displays say of themselves.
+    """
+    display = _DISPLAY.fullmatch(text.strip())
+    if display is not None:
+        return Description(framebuffer_mib=_mib(display[2]), max_resolution=display[1])
     values: dict[str, str] = {}
     for line in text.splitlines():
         if "=" in line:

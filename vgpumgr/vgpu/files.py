@@ -96,11 +96,13 @@ def _available(reader: Reader, path: str, parent: str) -> int | None:
 def read_mdevs(reader: Reader) -> dict[str, list[Mdev]]:
     """All mediated devices of the host by parent function, from the texts of their links: targets may be gone."""
     found: dict[str, list[Mdev]] = {}
-    for uuid in reader.names(MDEV_DEVICES, "host"):
+    uuids = reader.names(MDEV_DEVICES, "host")
+    classed = set(reader.names(MDEV_PARENTS, "host")) if uuids else set()
+    for uuid in uuids:
         base = f"{MDEV_DEVICES}/{uuid}"
         parts = (reader.link(base) or "").rstrip("/").split("/")
         parent = parts[-2] if len(parts) > 1 else ""
-        if not address.is_address(parent) or not _plain(reader, uuid, parent):
+        if not (address.is_address(parent) or parent in classed) or not _plain(reader, uuid, parent):
             continue
         type_id = clean(reader.link_name(f"{base}/mdev_type") or "")
         if not type_id:

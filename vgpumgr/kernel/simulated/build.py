@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,14 +16,16 @@ from vgpumgr.kernel.simulated.machine import Machine, SimulatedKernel
 from vgpumgr.kernel.simulated.mig import SimMig, standard_shapes
 from vgpumgr.kernel.simulated.standard import add_standard
 from vgpumgr.kernel.simulated.types import expand_types
+from vgpumgr.kernel.simulated.virtual import add_parent
 from vgpumgr.kernel.tree import File, Link, Tree
 
-_HOST_KEYS = {"hostname", "kernel", "cmdline", "iommu", "modules", "functions", "mounts"}
+_HOST_KEYS = {"hostname", "kernel", "cmdline", "iommu", "modules", "functions", "mounts", "virtual"}
 _FUNCTION_KEYS = {
     "address", "id", "class", "driver", "native", "behind", "group", "numa", "boot_vga", "subsystem", "bars",
     "reset", "link", "sriov", "vgpu", "net", "disk", "drm", "power",
 }  # fmt: skip
 _GIB = 1 << 30
+_DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def build(name: str, description: Mapping[str, Any]) -> SimulatedKernel:
@@ -50,6 +53,8 @@ def build(name: str, description: Mapping[str, Any]) -> SimulatedKernel:
         raise _wrong("functions", "must be a list")
     for entry in functions:
         _add_function(machine, entry, bool(iommu))
+    for entry in description.get("virtual") or []:
+        _add_virtual(machine, entry)
     _add_mounts(machine, description.get("mounts") or {})
     return SimulatedKernel(name, machine)
 
@@ -203,6 +208,17 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
             ecc=card.get("ecc"),
             ecc_pending=card.get("ecc"),
         )
+
+
+def _add_virtual(machine: Machine, entry: Mapping[str, Any]) -> None:
+    """``{name: mbochs, framebuffer_mib: 256, types: [...]}``: what a sample driver of mediated devices makes."""
+    _known(entry, {"name", "framebuffer_mib", "types"}, "virtual")
+    name = str(entry.get("name", ""))
+    if not _DEVICE_NAME.fullmatch(name) or name in machine.functions:
+        raise _wrong("virtual", "name must be a device's name such as mbochs, each once")
+    total = int(entry.get("framebuffer_mib", 0))
+    types = expand_types(entry.get("types"), "virtual", total)
+    add_parent(machine, Card(name, "virtual", name, types, total, equal=False))
 
 
 def _enable_vfs(machine: Machine, function: SimFunction, entry: Mapping[str, Any]) -> None:

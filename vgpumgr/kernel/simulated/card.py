@@ -25,7 +25,8 @@ class SimType:
 
 @dataclass
 class Card:
-    """A card that can be sliced. ``scheme``: ``mdev``, ``mdev-vf`` (one mdev per VF), ``vendor-vfio`` or ``gvt``.
+    """A card that can be sliced. ``scheme``: ``mdev``, ``mdev-vf`` (one mdev per VF), ``vendor-vfio``, ``gvt``, or
+    ``virtual`` (a parent that is no PCI function).
 
     ``equal`` says that all vGPUs of the card must have one size, NVIDIA's default (GVT-g's may differ); ``mixed``
     that sizes are mixed at aligned places, which only cards that ``can_mix`` do.

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
+from vgpumgr.address import is_address
 from vgpumgr.kernel.modprobe import OWN_FILE
 from vgpumgr.kernel.port import PCI_DEVICES, WRITE_DEADLINE, KernelEvent, Watch
-from vgpumgr.kernel.simulated import driver_params, pci, sriov, vgpu
+from vgpumgr.kernel.simulated import driver_params, pci, sriov, vgpu, virtual
 from vgpumgr.kernel.simulated.card import Card
 from vgpumgr.kernel.simulated.device import SimFunction
 from vgpumgr.kernel.simulated.faults import Faults, Mishap
@@ -22,8 +23,8 @@ from vgpumgr.kernel.tree import Dir, File, Link, Tree, fail
 _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]"
 _DRIVER_FILE = re.compile(r"/sys/bus/pci/drivers/([^/]+)/(bind|unbind|new_id|remove_id)")
 _FUNCTION_FILE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/([^/]+)")
-_MDEV_CREATE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/mdev_supported_types/([^/]+)/create")
-_MDEV_FILE = re.compile(rf"/sys/devices/.*/({_ADDRESS})/([0-9a-f-]{{36}})/(?:nvidia/)?(remove|vgpu_params)")
+_MDEV_CREATE = re.compile(r"/sys/devices/.*/([^/]+)/mdev_supported_types/([^/]+)/create")
+_MDEV_FILE = re.compile(r"/sys/devices/.*/([^/]+)/([0-9a-f-]{36})/(?:nvidia/)?(remove|vgpu_params)")
 _TYPED_VF = re.compile(rf"/sys/devices/.*/({_ADDRESS})/nvidia/(current_vgpu_type|vgpu_params)")
 _NVIDIA = "/proc/driver/nvidia/gpus"
 
@@ -294,9 +295,11 @@ class SimulatedKernel:
             self._changed.notify_all()
 
     def lose(self, address: str) -> None:
-        """The device is pulled out, or falls off the bus: no write, no warning."""
+        """The device is pulled out, falls off the bus, or goes with its driver: no write, no warning."""
         with self._changed:
-            pci.remove_function(self.machine, self.machine.functions[address])
+            function = self.machine.functions[address]
+            remove = pci.remove_function if is_address(address) else virtual.remove_parent
+            remove(self.machine, function)
             self._changed.notify_all()
 
     def reload_driver(self, address: str) -> None:
