@@ -31,7 +31,7 @@ def summary(inventory: JsonObject) -> JsonObject:
         "gpus": len(gpus),
         "assignable": sum(1 for item in gpus if item["passthrough"]["assignable"]),
         "states": dict(Counter(item["passthrough"]["state"] for item in gpus)),
-        "vgpus": sum(len(item["vgpu"]["instances"]) for item in gpus),
+        "vgpus": sum(len(item["vgpu"]["instances"]) for item in [*gpus, *inventory["virtual_parents"]]),
         "iommu_groups": len(inventory["iommu_groups"]),
         "warnings": len(inventory["warnings"]),
     }
