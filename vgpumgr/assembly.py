@@ -49,7 +49,7 @@ def open_service(config: Config, *, libvirt: bool = True, nvml: bool = True) -> 
 
         ports[NvmlPort] = open_nvml(kernel)
     hypervisor: Hypervisor | None = None
-    if libvirt:
+    if libvirt and config.libvirt_uri:
         from vgpumgr.hypervisor.libvirt_port import LibvirtHypervisor
 
         hypervisor = LibvirtHypervisor(config.libvirt_uri)

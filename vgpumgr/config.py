@@ -6,6 +6,7 @@ Every setting has a default that works, is checked when it is read, and is docum
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ class Config(NamedTuple):
     database: str = ""
     """SQLAlchemy URL; empty: SQLite in ``state_dir``."""
     libvirt_uri: str = "qemu:///system"
+    """Empty: no libvirt; GPUs are managed without virtual machines."""
     simulate: str = ""
     sysfs_root: str = ""
     template_dir: Path = Path("/etc/vgpumgr/xml_templates")
@@ -96,29 +98,43 @@ def _apply(config: Config, values: Mapping[str, Any], origin: str) -> Config:
 
 def _convert(key: str, value: Any, wanted: type, origin: str) -> Any:
     try:
-        if isinstance(value, bool | list | dict):
+        if isinstance(value, bool | list | dict) or (wanted is int and isinstance(value, float)):
             raise ValueError
         converted = wanted(value) if not isinstance(value, str) or wanted is not str else value
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _invalid(f"{origin}: {key} must be a {_NAMES.get(wanted, wanted.__name__)}, not {value!r}") from None
-    if wanted in (int, float) and float(converted) <= 0:
+    if wanted in (int, float) and not 0 < float(converted) < math.inf:
         raise _invalid(f"{origin}: {key} must be above zero, not {value!r}")
     if key == "listen" and converted:
         _check_listen(str(converted), origin)
+    if key in _CHOICES and converted not in _CHOICES[key]:
+        raise _invalid(f"{origin}: {key} must be one of {', '.join(_CHOICES[key])}, not {value!r}")
     return converted
 
 
 _NAMES = {str: "text", type(Path()): "path", int: "whole number", float: "number"}
-_LOOPBACK = ("127.", "localhost", "[::1]")
+_CHOICES = {"log_level": ("debug", "info", "warning", "error"), "log_format": ("text", "json")}
 
 
 def _check_listen(listen: str, origin: str) -> None:
     """TCP is for loopback only: anything wider belongs behind a proxy that does TLS."""
     host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) < 65536:
         raise _invalid(f"{origin}: listen must be address:port such as 127.0.0.1:8900, not {listen!r}")
-    if not host.startswith(_LOOPBACK):
+    if not _is_loopback(host):
         raise _invalid(f"{origin}: listen must be a loopback address, not {host!r}; put a TLS proxy before it")
+
+
+def _is_loopback(host: str) -> bool:
+    """Of names, ``localhost`` alone: what another name stands for is not for us to tell."""
+    if host in ("localhost", "[::1]"):
+        return True
+    parts = host.split(".")
+    return len(parts) == 4 and parts[0] == "127" and all(_is_octet(part) for part in parts)
+
+
+def _is_octet(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 3 and int(text) < 256
 
 
 def _invalid(message: str) -> UsageError:

@@ -82,10 +82,11 @@ class Reading:
         return offers([find_gpu(inventory, gpu)] if gpu else inventory.gpus)
 
     def candidates(self, request: AllocationRequest) -> Placement:
-        """Ways to satisfy a request, best first, and why other GPUs do not."""
+        """Ways to satisfy a request, best first, and why other GPUs do not. NotFoundError ``gpu-unknown``."""
         from vgpumgr.placement import place
 
-        return place(self.inventory(), request)
+        inventory = self.inventory()
+        return place(inventory, naming_a_gpu(inventory, request))
 
     def check_domain(self, xml: bytes) -> CheckResult:
         """Preflight of any domain XML against this host."""
@@ -124,3 +125,12 @@ def find_gpu(inventory: HostInventory, address: str) -> Gpu:
     known = any(function.address == wanted for function in inventory.functions)
     what = f"{wanted} is no GPU" if known else f"there is no PCI function {wanted} on this host"
     raise NotFoundError(what, hint="'vgpumgr gpu list' shows the GPUs", code="gpu-unknown")
+
+
+def naming_a_gpu(inventory: HostInventory, request: AllocationRequest) -> AllocationRequest:
+    """The request with the address that it pins as the GPU's own. NotFoundError ``gpu-unknown``."""
+    if request.gpu is None:
+        return request
+    from dataclasses import replace
+
+    return replace(request, gpu=find_gpu(inventory, request.gpu).address)

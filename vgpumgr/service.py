@@ -17,7 +17,7 @@ from vgpumgr.allocations.look import NO_PROMISES, Promises, look
 from vgpumgr.errors import ConflictError, UnavailableError
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import HostInventory
-from vgpumgr.reading import Reading, find_gpu
+from vgpumgr.reading import Reading, find_gpu, naming_a_gpu
 
 if TYPE_CHECKING:
     from vgpumgr.allocations.desk import Desk
@@ -153,9 +153,7 @@ class Service(Reading):
     # -- allocate -------------------------------------------------------------------------------------
     def plan_allocation(self, request: AllocationRequest) -> Plan:
         """What :meth:`allocate` would do to the host (dry run), or the refusal with every GPU's reasons."""
-        from vgpumgr.placement import place
-
-        placement = place(self.inventory(), request)
+        request, placement = self._placed(request)
         if not placement.candidates:
             return no_candidate(request, placement)
         return self._manager.plan_candidate(request, placement.candidates[0])
@@ -164,11 +162,10 @@ class Service(Reading):
         """Claim, then start preparing. RefusedError ``no-candidate`` with reasons when nothing fits.
 
         The allocation's ``operation_id`` names the operation that prepares it. When another request takes the
-        best candidate in between, the next one is tried.
+        best candidate in between, the next one is tried. NotFoundError ``gpu-unknown`` when the request names a
+        GPU that is not there; UnavailableError when libvirt, which knows who has what, does not answer.
         """
-        from vgpumgr.placement import place
-
-        placement = place(self.inventory(), request)
+        request, placement = self._placed(request)
         for candidate in placement.candidates:
             try:
                 return self._manager.allocate(request, candidate)
@@ -179,6 +176,14 @@ class Service(Reading):
         raise ConflictError(
             "every candidate was taken by another request meanwhile", hint="ask again", code="already-claimed"
         )
+
+    def _placed(self, request: AllocationRequest) -> tuple[AllocationRequest, Placement]:
+        """The request with its GPU's own address, and where it fits on the host as preparing will see it."""
+        from vgpumgr.placement import place
+
+        inventory = self._look_but_for(None)
+        request = naming_a_gpu(inventory, request)
+        return request, place(inventory, request)
 
     def allocations(
         self,
@@ -396,11 +401,12 @@ def default_shape() -> GuestShape:
 
 
 def no_candidate(request: AllocationRequest, placement: Placement) -> Plan:
-    """The refusal that says of every GPU why it will not do; empty of steps."""
+    """The refusal that says of every GPU that was asked for why it will not do; empty of steps."""
     from vgpumgr.plans.plan import Plan, Refusal
 
-    wanted = f"{request.count} × {request.profile or 'GPU'}"
-    reasons = tuple(reason for refusal in placement.refusals for reason in refusal.reasons)
+    wanted = f"{request.count} × {request.profile or 'GPU'}" + (f" on {request.gpu}" if request.gpu else "")
+    asked = [refusal for refusal in placement.refusals if request.gpu in (None, refusal.gpu)]
+    reasons = tuple(reason for refusal in asked for reason in refusal.reasons)
     message = f"nothing on this host can give {request.vm} {wanted}"
     hint = "the reasons say what stands in the way of each GPU; 'vgpumgr host doctor' says what to do about it"
     return Plan("allocation-prepare", request.vm, refusal=Refusal("no-candidate", message, reasons, hint))

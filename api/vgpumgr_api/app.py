@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Lock
 
-from flask import Response, jsonify, redirect
+from flask import Response, jsonify, redirect, request
 from flask.json.provider import DefaultJSONProvider
 from flask_openapi3 import Info, OpenAPI
 from werkzeug.wrappers import Response as BaseResponse
@@ -108,7 +108,7 @@ def create_app(service: Service | None, *, seats: int = 4, names: str = "") -> A
         app.extensions["vgpumgr"] = Context(service, WaitingRoom(service, seats))
     requests.register(app)
     problems.register(app)
-    for guard in (guards.own_names(names), identify, guards.acceptable, read_body):
+    for guard in (guards.own_names(names), identify, guards.acceptable, guards.named_once, read_body):
         app.before_request(guard)
     for resource in RESOURCES:
         app.register_blueprint(resource.api)
@@ -127,4 +127,7 @@ def _wary(response: Response) -> Response:
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Content-Security-Policy"] = POLICY
     response.headers.setdefault("Cache-Control", "no-store")
+    if request.method == "OPTIONS" and response.status_code == 200:
+        response.status_code = 204  # ``Allow`` is the answer: there is no page to it.
+        del response.headers["Content-Type"]
     return response

@@ -36,6 +36,11 @@ def read_body() -> None:
     if request.method not in _METHODS or request.url_rule is None:
         return
     g.body = body = _received()
+    if body and request.headers.get("Content-Encoding", "identity") != "identity":
+        raise MediaTypeError(
+            f"the body is encoded as {request.headers['Content-Encoding']!r}",
+            hint="send it as it is, without Content-Encoding",
+        )
     if request.endpoint == _TAKES_XML and request.mimetype in _XML:
         value: dict[str, Any] = {"xml": ""}
     else:

@@ -14,7 +14,9 @@ from vgpumgr_api.schemas import NoQuery, RequestBody
 api = Resource("candidates", __name__, "What would fit")
 
 
-@api.post("/v1/candidates", summary="What would fit", responses={200: PlacementModel, **problems(403, 413, 415)})
+@api.post(
+    "/v1/candidates", summary="What would fit", responses={200: PlacementModel, **problems(403, 404, 413, 415)}
+)
 def list_candidates(query: NoQuery, body: RequestBody) -> Response:
     """Candidates, best first; and every GPU that was passed over, with its reasons. Changes nothing."""
     return plain(service().candidates(body.to_request()))

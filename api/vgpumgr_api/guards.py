@@ -74,6 +74,13 @@ def _from_elsewhere(configured: frozenset[str]) -> bool:
     return place != request.host.lower() and _name(place) not in configured
 
 
+def named_once() -> None:
+    """Refuse a query that says two things about one: whichever were taken, the other was meant as well."""
+    for name, values in request.args.lists():
+        if len(values) > 1:
+            raise UsageError(f"the query names {name!r} twice", hint="name it once", code="malformed-request")
+
+
 def acceptable() -> None:
     """Refuse, before anything is done, to answer in a type that the caller does not take."""
     endpoint = request.endpoint or ""

@@ -6,6 +6,7 @@ import json
 import logging
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from flask import Flask, Response, request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -154,11 +155,20 @@ def _from_http(error: HTTPException) -> Response:
         return error.response  # type: ignore[return-value]
     status = error.code or 500
     code, hint = HTTP_CODES.get(status, ("http-error", ""))
-    response = problem(status, code, str(error.description or HTTPStatus(status).phrase), hint)
+    response = problem(status, code, _detail(status, error), hint)
     for name, value in error.get_headers():
         if name.lower() in ("allow", "retry-after"):
             response.headers[name] = value
     return response
+
+
+def _detail(status: int, error: HTTPException) -> str:
+    """What is wrong, in our words where HTTP's library has only general ones."""
+    if status == HTTPStatus.NOT_FOUND:
+        return f"there is no resource {quote(request.path)}"
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        return f"{quote(request.path)} does not take {request.method}"
+    return str(error.description or HTTPStatus(status).phrase)
 
 
 def _from_fault(error: Exception) -> Response:

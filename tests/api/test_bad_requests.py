@@ -67,10 +67,35 @@ def test_a_bad_cursor_is_refused(client: FlaskClient, path: str) -> None:
     assert (answer.status_code, answer.get_json()["code"]) == (400, "cursor-invalid")
 
 
+def test_a_query_that_names_something_twice_is_refused(client: FlaskClient) -> None:
+    answer = client.get("/v1/gpus?limit=1&limit=2")
+    assert (answer.status_code, answer.get_json()["code"]) == (400, "malformed-request")
+    assert "'limit'" in answer.get_json()["detail"]
+
+
+def test_a_body_that_is_packed_is_not_guessed_at(client: FlaskClient) -> None:
+    for encoding, status in (("gzip", 415), ("identity", 200)):
+        answer = client.post("/v1/candidates", json={"vm": "a"}, headers={"Content-Encoding": encoding})
+        assert answer.status_code == status
+    assert client.get("/v1/gpus", headers={"Content-Encoding": "gzip"}).status_code == 200
+
+
 def test_a_wrong_method_names_the_right_ones(client: FlaskClient) -> None:
     answer = client.put("/v1/gpus", json={})
     assert answer.status_code == 405
-    assert "GET" in answer.headers["Allow"]
+    assert {method.strip() for method in answer.headers["Allow"].split(",")} == {"GET", "HEAD", "OPTIONS"}
+    assert answer.get_json()["detail"] == "/v1/gpus does not take PUT"
+
+
+def test_a_resource_that_is_not_there_is_named(client: FlaskClient) -> None:
+    assert client.get("/v1/cards%0A").get_json()["detail"] == "there is no resource /v1/cards%0A"
+
+
+def test_options_answer_what_a_resource_takes_and_no_page(client: FlaskClient) -> None:
+    answer = client.options("/v1/allocations")
+    assert (answer.status_code, answer.get_data()) == (204, b"")
+    assert "Content-Type" not in answer.headers
+    assert {method.strip() for method in answer.headers["Allow"].split(",")} == {"GET", "HEAD", "OPTIONS", "POST"}
 
 
 def test_an_unknown_template_names_those_there_are(client: FlaskClient, allocate: Any) -> None:

@@ -95,9 +95,27 @@ def test_when_nothing_fits_every_gpu_has_its_reason(client: FlaskClient, allocat
     allocate("vm1", gpu=GPU)
     problem = client.post("/v1/allocations", json={"vm": "vm2", "gpu": GPU}).get_json()
     assert problem["code"] == "no-candidate"
-    assert "reserved" in {reason["code"] for reason in problem["reasons"]}
+    assert {reason["code"] for reason in problem["reasons"]} == {"reserved"}, "of the one that was asked for"
+    every = client.post("/v1/allocations", json={"vm": "vm2", "count": 9}).get_json()
+    assert {"kind-not-offered", "reserved", "too-few", "vfs-enabled"} <= {
+        reason["code"] for reason in every["reasons"]
+    }
     refusals = client.post("/v1/candidates", json={"vm": "vm2", "gpu": GPU}).get_json()["refusals"]
     assert len(refusals) == len(client.get("/v1/gpus").get_json()["items"])
+
+
+def test_a_gpu_to_allocate_goes_by_any_address_of_its_own(client: FlaskClient, allocate: Allocate) -> None:
+    assert allocate("vm1", gpu="3B:00.0")["request"]["gpu"] == GPU
+    for path in ("/v1/allocations", "/v1/allocations?dry_run=true", "/v1/candidates"):
+        answer = client.post(path, json={"vm": "vm2", "gpu": "0000:99:00.0"})
+        assert (answer.status_code, answer.get_json()["code"]) == (404, "gpu-unknown")
+
+
+def test_an_allocation_that_is_over_is_not_waited_for(client: FlaskClient, allocate: Allocate) -> None:
+    path = f"/v1/allocations/{allocate('vm1')['id']}"
+    assert client.delete(f"{path}?wait=30").get_json()["state"] == "released"
+    problem = client.get(f"{path}/xml").get_json()
+    assert (problem["code"], problem["hint"]) == ("allocation-not-ready", "allocate anew")
 
 
 def test_a_vm_has_one_live_allocation(client: FlaskClient, allocate: Allocate) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import Vgpumgr
 from tests.cli.trees import two_cards
+from vgpumgr.config import load
 
 
 @pytest.fixture
@@ -53,3 +54,43 @@ def test_colours_are_off_by_flag_by_variable_and_away_from_a_terminal(monkeypatc
     monkeypatch.delenv("NO_COLOR")
     invocation.no_color = True
     assert not invocation.color
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('listen = "10.0.0.1:8900"', "loopback"),
+        ('listen = "127.evil.example:8900"', "loopback"),
+        ('listen = "localhost.evil.example:8900"', "loopback"),
+        ('listen = "127.0.0.256:8900"', "loopback"),
+        ('listen = "127.0.0.1:65536"', "address:port"),
+        ('listen = "127.0.0.1:²"', "address:port"),
+        ('listen = "8900"', "address:port"),
+        ("threads = 1.5", "whole number"),
+        ("threads = 0", "above zero"),
+        ("threads = true", "whole number"),
+        ("write_deadline_seconds = nan", "above zero"),
+        ("write_deadline_seconds = inf", "above zero"),
+        ('log_level = "loud"', "one of debug, info, warning, error"),
+        ('log_format = "xml"', "one of text, json"),
+        ('nope = "x"', "unknown setting 'nope'"),
+        ("socket = [", "not valid TOML"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_line_that_names_file_and_setting(
+    vgpumgr: Vgpumgr, tmp_path: Path, line: str, words: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(line, encoding="utf-8")
+    ended = vgpumgr("--config", file, "serve")
+    assert ended.status == 2
+    assert ended.err.count("\n") == 1
+    assert str(file) in ended.err
+    assert words in ended.err
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:8900", "127.1.2.3:1", "localhost:65535", "[::1]:8900", ""])
+def test_every_spelling_of_loopback_can_be_listened_on(tmp_path: Path, listen: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'listen = "{listen}"')
+    assert load(file, {}).listen == listen

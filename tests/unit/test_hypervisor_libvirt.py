@@ -20,6 +20,7 @@ from tests.unit.guests import DOMAIN_UUID, MDEV, OTHER_MDEV, OWN, domain, mdev, 
 from vgpumgr.domain.composer import compose
 from vgpumgr.domain.templates import Templates
 from vgpumgr.errors import FailedError, NotFoundError, RefusedError, UnavailableError
+from vgpumgr.hypervisor.connection import Connection
 from vgpumgr.hypervisor.library import load
 from vgpumgr.hypervisor.libvirt_port import LibvirtHypervisor
 from vgpumgr.hypervisor.port import Hypervisor
@@ -297,6 +298,28 @@ def test_waiting_threads_do_not_wait_one_after_the_other(tmp_path: Path) -> None
         opened = sum(thread.name == "libvirt" for thread in threading.enumerate())
     assert errors == ["libvirt-unavailable"] * 8
     assert opened <= 2
+
+
+def test_only_one_waits_for_a_libvirtd_that_hangs_and_all_know_when_it_goes_on() -> None:
+    """Else each look at the host would wait anew, and leave a thread behind."""
+    opened: list[threading.Thread] = []
+    answers = threading.Event()
+
+    def open_it(uri: str) -> str:
+        opened.append(threading.current_thread())
+        answers.wait()
+        return uri
+
+    library = ModuleType("libvirt")
+    vars(library).update(libvirtError=load().libvirtError, open=open_it)
+    connection = Connection("x:///", lambda: library, open_deadline=0.05)
+    for _ in range(3):
+        with pytest.raises(UnavailableError, match="no answer within"):
+            connection.call(str)
+    assert len(opened) == 1
+    answers.set()
+    opened[0].join()
+    assert connection.call(str) == "x:///"
 
 
 def test_a_start_that_fails_says_so(hypervisor: Hypervisor, monkeypatch: pytest.MonkeyPatch) -> None:

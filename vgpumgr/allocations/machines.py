@@ -46,7 +46,7 @@ class Machines:
         if allocation.state not in _DEFINABLE:
             raise ConflictError(
                 f"allocation {allocation.id} is {allocation.state}, not ready",
-                hint=f"wait for its operation: vgpumgr op show {allocation.operation_id}",
+                hint=_way_on(allocation),
                 code="allocation-not-ready",
             )
         inventory = self._look(allocation.id)
@@ -199,6 +199,16 @@ def raise_failure(operation: Operation) -> None:
         code=str(body.get("code", "failed")),
     )
     raise error
+
+
+def _way_on(allocation: Allocation) -> str:
+    """What to do about an allocation that is not ready: only one that is being prepared comes to be."""
+    operation = f"vgpumgr op show {allocation.operation_id}"
+    if allocation.state in (AllocationState.REQUESTED, AllocationState.RESERVED, AllocationState.PREPARING):
+        return f"wait for its operation: {operation}"
+    if allocation.state is AllocationState.FAILED:
+        return f"'{operation}' says why; allocate anew"
+    return "allocate anew"
 
 
 def _domain_uuid(allocation: Allocation) -> str:

@@ -40,6 +40,7 @@ class Connection:
         self._guard = threading.Lock()
         self._failures = 0
         self._failure: UnavailableError | None = None
+        self._opening: threading.Thread | None = None
 
     def call(self, action: Callable[[Any], T], *, deadline: float | None = None) -> T:
         """Do something with the ``virConnect``; once more when the connection turns out to be lost.
@@ -73,6 +74,8 @@ class Connection:
         with self._guard:
             if self._failure is not None and self._failures != failures:
                 raise self._failure  # Failed while this thread was waiting: it need not wait as long again.
+            if self._failure is not None and self._opening is not None and self._opening.is_alive():
+                raise self._failure  # libvirtd lets an earlier caller wait still: one is enough.
             if self._connection is not None and not self._alive(self._connection):
                 self._connection = None
             if self._connection is None:
@@ -88,8 +91,13 @@ class Connection:
 
     def _open(self) -> Any:
         library = self._library()
+
+        def open_it() -> Any:
+            self._opening = threading.current_thread()
+            return library.open(self.uri)
+
         try:
-            return self._aside(lambda: library.open(self.uri), self._open_deadline)
+            return self._aside(open_it, self._open_deadline)
         except TimeoutError as error:
             raise self.unavailable(str(error)) from error
         except library.libvirtError as error:
