@@ -119,3 +119,10 @@ def test_what_a_driver_reload_took_stays_promised(service: Service) -> None:
     assert more_of(service, "NVIDIA A40-8Q") == 4
     assert all(operation.state == "succeeded" for operation in service.restore_slices())
     assert len(service.gpu(CARD).vgpu.instances) == 2
+
+
+def test_more_than_an_empty_card_takes_is_refused_with_the_reason(service: Service) -> None:
+    refusal = service.slices.plan_create("A40-48Q", 2).refusal
+    assert refusal is not None
+    assert refusal.code == "no-capacity"
+    assert {reason.code for reason in refusal.reasons} == {"max-instances"}

@@ -21,11 +21,13 @@ from tests.unit.vgpu_hosts import (
     t4,
     uuids,
 )
+from vgpumgr.errors import FailedError
 from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.model.allocation import DeviceKind
 from vgpumgr.plans.step import step_from_record
 from vgpumgr.vgpu.changes import made
+from vgpumgr.vgpu.mdev_steps import same_params
 from vgpumgr.vgpu.names import same_profile
 from vgpumgr.vgpu.port import Order, Room
 
@@ -117,6 +119,48 @@ def test_one_bad_vf_is_skipped_and_reported(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["mdev-vf", "vendor-vfio"])
+def test_the_journal_says_which_vf_was_skipped(scheme: str) -> None:
+    kernel = machine(nvidia(scheme, bad_vfs=[FIRST_VF]))
+    journal = run(kernel, order(kernel, Order("NVIDIA A40-8Q")).plan)
+    (step,) = journal.entries["op"].steps
+    (vgpu,) = state(kernel).instances
+    assert step.error == f"{FIRST_VF} refused to become a NVIDIA A40-8Q; {vgpu.parent} took it"
+
+
+def test_parameters_go_with_the_vgpu_past_a_bad_vf() -> None:
+    kernel = machine(nvidia("vendor-vfio", bad_vfs=[FIRST_VF]))
+    create(kernel, "NVIDIA A40-8Q", params="frame_rate_limiter=0")
+    (vgpu,) = state(kernel).instances
+    assert vgpu.id != FIRST_VF
+    assert kernel.read(f"{PCI_DEVICES}/{vgpu.id}/nvidia/vgpu_params") == b"frame_rate_limiter=0\n"
+    assert kernel.read(f"{PCI_DEVICES}/{FIRST_VF}/nvidia/vgpu_params") == b"\n"
+
+
+def test_a_vgpu_does_not_inherit_the_parameters_of_the_one_before_it() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    create(kernel, "NVIDIA A40-8Q", params="disable_vnc=1")
+    delete(kernel, FIRST_VF)
+    create(kernel, "NVIDIA A40-8Q")
+    assert kernel.read(f"{PCI_DEVICES}/{FIRST_VF}/nvidia/vgpu_params") == b"\n"
+
+
+@pytest.mark.parametrize("shown", ["disable_vnc=1 frame_rate_limiter=0", "disable_vnc=1,frame_rate_limiter=0"])
+def test_parameters_are_read_back_whatever_stands_between_them(shown: str) -> None:
+    assert same_params(shown, "disable_vnc=1, frame_rate_limiter=0")
+    assert not same_params(shown, "disable_vnc=1")
+
+
+def test_a_vf_that_somebody_else_typed_meanwhile_is_not_taken_for_ours() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    planned = order(kernel, Order("NVIDIA A40-8Q"))
+    kernel.write(f"{PCI_DEVICES}/{FIRST_VF}/nvidia/current_vgpu_type", planned.devices[0].profile_id or "")
+    with pytest.raises(FailedError) as caught:
+        run(kernel, planned.plan)
+    assert caught.value.code == "vgpu-exists"
+    assert [vgpu.id for vgpu in state(kernel).instances] == [FIRST_VF]
+
+
+@pytest.mark.parametrize("scheme", ["mdev-vf", "vendor-vfio"])
 def test_spares_of_one_order_are_not_taken_from_the_next(scheme: str) -> None:
     kernel = machine(nvidia(scheme) | {"sriov": {"total": 6, "vf_driver": "nvidia"}})
     planned = order(kernel, Order("NVIDIA A40-8Q", 3), Order("NVIDIA A40-8C", 3))
@@ -177,3 +221,23 @@ def test_steps_survive_the_journal(entry: dict[str, Any]) -> None:
     assert plan.steps
     assert [step_from_record(step.to_record()) for step in plan.steps] == list(plan.steps)
     assert all(step.describe() and step.to_json()["kind"] for step in plan.steps)
+
+
+def test_a_size_that_the_list_lost_is_no_unknown_profile() -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    create(kernel, "NVIDIA A40-8Q")
+    for wanted in ("A40-12Q", "NVIDIA A40-12Q"):
+        refusal = order(kernel, Order(wanted)).plan.refusal
+        assert refusal is not None
+        assert (refusal.code, [reason.code for reason in refusal.reasons]) == ("no-capacity", ["not-offered"])
+    refusal = order(kernel, Order("A40-12Z")).plan.refusal
+    assert refusal is not None
+    assert refusal.code == "profile-unknown"
+
+
+def test_a_vgpu_and_a_vf_never_share_a_group_of_the_simulation() -> None:
+    kernel = host(t4(), nvidia("vendor-vfio") | {"address": "0000:5e:00.0"})
+    create(kernel, "GRID T4-8Q", 2)
+    kernel.vendor_vfs("0000:5e:00.0", enabled=True)
+    groups = kernel.list("/sys/kernel/iommu_groups")
+    assert {len(kernel.list(f"/sys/kernel/iommu_groups/{group}/devices")) for group in groups} == {1}

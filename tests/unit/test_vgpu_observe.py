@@ -242,3 +242,11 @@ def test_a_type_without_a_name_has_the_facts_of_its_id(tree: HostTree) -> None:
     found = profile(tree.state(), "nvidia-232")
     assert (found.name, found.framebuffer_mib, found.series, found.max_instances) == ("nvidia-232", 4096, "Q", 4)
     assert profile(tree.state(), "nvidia-63").framebuffer_mib is None
+
+
+def test_what_an_empty_card_does_not_offer_is_not_blamed_on_its_memory(tree: HostTree) -> None:
+    tree.function("0000:00:02.0", "8086:1912", driver="i915", class_id="030000")
+    tree.mdev_type("0000:00:02.0", "i915-GVTg_V5_8", 3, description="low_gm_size: 64MB\nresolution: 1024x768")
+    tree.mdev_type("0000:00:02.0", "i915-GVTg_V5_1", 0, description="low_gm_size: 512MB\nresolution: 1920x1200")
+    assert creatable(tree.state()) == {"i915-GVTg_V5_1": 0, "i915-GVTg_V5_8": 3}
+    assert limit(tree.state(), "i915-GVTg_V5_1") == "not-offered"

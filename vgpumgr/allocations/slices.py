@@ -212,13 +212,22 @@ def _roomiest(inventory: HostInventory, profile: str, count: int) -> Gpu | None:
 
 def _no_card(inventory: HostInventory, profile: str) -> Refusal:
     found = [
-        item for gpu in inventory.gpus for item in gpu.vgpu.profiles if same_profile(profile, item.id, item.name)
+        (gpu, item)
+        for gpu in inventory.gpus
+        for item in gpu.vgpu.profiles
+        if same_profile(profile, item.id, item.name)
     ]
-    reasons = tuple(item.limit for item in found if item.limit is not None)
+    reasons = tuple(
+        item.limit
+        or Reason(
+            "max-instances", f"{gpu.address} takes at most {item.max_instances} of {item.name}", (gpu.address,)
+        )
+        for gpu, item in found
+    )
     if not found:
         message = f"no card of this host has a profile {profile!r}"
         hint = "'vgpumgr profile list' shows them; a card may have to be cut first ('vgpumgr gpu slice')"
         return Refusal("profile-unknown", message, (Reason("profile-unknown", message),), hint)
-    best = max(item.creatable for item in found)
+    best = max(item.creatable for _, item in found)
     message = f"no card takes that many more of {profile}: at most {best} on one"
     return Refusal("no-capacity", message, reasons, "'vgpumgr profile list' shows what fits now")

@@ -83,16 +83,22 @@ def _show_finished(steps: list[JsonObject], shown: int) -> int:
     for step in steps[shown:]:
         if step["state"] not in MARKS:
             break
-        note(f"{MARKS[step['state']]} {step['describe']}")
+        note(f"{MARKS[step['state']]} {step['describe']}{_remark(step)}")
         shown += 1
     return shown
 
 
+def _remark(step: JsonObject) -> str:
+    return f": {step['error']}" if step["error"] else ""
+
+
 def outcome_text(operation: JsonObject, invocation: Invocation) -> str:
-    """One line: what was done."""
+    """One line: what was done; and one for each step that went another way than planned."""
     changed = sum(1 for step in operation["steps"] if step["state"] == "done")
     if not changed:
         return f"{operation['kind']} {operation['subject']}: nothing to do, the host was already as wanted"
-    return (
+    remarks = [f"  {step['error']}" for step in operation["steps"] if step["state"] == "done" and step["error"]]
+    done = (
         f"{operation['kind']} {operation['subject']}: done, {changed} steps read back (operation {operation['id']})"
     )
+    return "\n".join([done, *remarks])

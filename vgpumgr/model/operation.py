@@ -9,7 +9,10 @@ from vgpumgr.model.json import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class OperationStep:
-    """One step of an operation: what it does, how far it is, what went wrong."""
+    """One step of an operation: what it does, how far it is, what went wrong.
+
+    ``error`` of a step that is done tells what went wrong on the way, such as a virtual function that refused.
+    """
 
     describe: str
     state: str

@@ -62,15 +62,19 @@ def _run(
     for index in ahead:
         step = steps[index]
         try:
-            if index not in already_done and step.is_done(context):
-                journal.step(operation_id, index, StepState.SKIPPED)
-                continue
+            if index not in already_done:
+                foreign = step.foreign(context)
+                if foreign is not None:
+                    raise foreign
+                if step.is_done(context):
+                    journal.step(operation_id, index, StepState.SKIPPED)
+                    continue
             journal.step(operation_id, index, StepState.STARTED)
             done.append(index)
             if not step.is_done(context):
                 step.apply(context)
                 step.verify(context)
-            journal.step(operation_id, index, StepState.DONE)
+            journal.step(operation_id, index, StepState.DONE, step.remark(context))
         except STEP_ERRORS as cause:
             error = _as_failure(step, cause)
             unwritten = _note(journal, operation_id, index, StepState.FAILED, error.message)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeVar, cast
 
-from vgpumgr.errors import FailedError, UnavailableError
+from vgpumgr.errors import FailedError, UnavailableError, VgpumgrError
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.json import JsonObject
 
@@ -68,6 +68,16 @@ class Step(ABC):
         """Read the host back after ``apply``. Raises :class:`FailedError` when the change did not take."""
         if not self.is_done(context):
             raise FailedError(f"read-back failed: {self.describe()}", code="verify-failed")
+
+    def foreign(self, context: StepContext) -> VgpumgrError | None:
+        """Asked once, before anything else: an error where what this step would make is there already and so is
+        somebody else's. It must be neither taken for done nor undone.
+        """
+        return None
+
+    def remark(self, context: StepContext) -> str | None:
+        """What a reader must know although the step was done: where it went another way than it says."""
+        return None
 
     @property
     def subject(self) -> str | None:

@@ -223,6 +223,9 @@ def _memory(card: CardState, shape: Shape) -> list[_Bound]:
     total, size = card.framebuffer_mib, shape.framebuffer_mib
     if not total or not size or shape.mig_shape is not None or card.mode is SizeMode.EQUAL:
         return []
+    if card.mode is SizeMode.FREE and not card.residents:
+        # The driver's own count is all there is to know: what it shares out is told from that count alone.
+        return []
     used = sum(resident.shape.framebuffer_mib or 0 for resident in card.residents)
     left = max(total - used, 0)
     message = f"{left} of {total} MiB of {card.address} are left, {shape.name} takes {size}"

@@ -10,19 +10,21 @@ from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.allocation import AllocatedDevice
 from vgpumgr.model.host import Gpu, HostInventory
-from vgpumgr.model.vgpu import Profile, Vgpu
+from vgpumgr.model.vgpu import Backend, Profile, Vgpu
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.backends import backend_of
 from vgpumgr.vgpu.cards import Card
+from vgpumgr.vgpu.catalogue import name_of_type
 from vgpumgr.vgpu.files import read_mdevs
 from vgpumgr.vgpu.guards import not_to_be_cut
 from vgpumgr.vgpu.mdev_steps import CreateMdev
-from vgpumgr.vgpu.names import same_profile
+from vgpumgr.vgpu.names import parse_name, same_profile
 from vgpumgr.vgpu.nvml_port import NvmlPort
 from vgpumgr.vgpu.observe import NVIDIA, missing, read_card
 from vgpumgr.vgpu.port import Making, Order, Room
 from vgpumgr.vgpu.profiles import state_of
+from vgpumgr.vgpu.spares import skipped
 from vgpumgr.vgpu.vendor_steps import SetVgpuType
 
 
@@ -102,7 +104,7 @@ def plan_delete(
 def made(kernel: Kernel, created: VgpuPlan) -> tuple[tuple[AllocatedDevice, ...], tuple[Reason, ...]]:
     """What a carried-out plan made, read back, and the VFs that were skipped because they refused."""
     handles: dict[str, str] = {}
-    skipped: list[Reason] = []
+    refused: list[Reason] = []
     for step in created.plan.steps:
         if isinstance(step, CreateMdev | SetVgpuType):
             found = step.made(kernel)
@@ -110,11 +112,11 @@ def made(kernel: Kernel, created: VgpuPlan) -> tuple[tuple[AllocatedDevice, ...]
                 continue
             if isinstance(step, SetVgpuType):
                 handles[step.address] = found
-            if found != step.address:
-                message = f"{step.address} refused to become a {step.profile}; {found} took it"
-                skipped.append(Reason("vf-skipped", message, (step.address,)))
+            message = skipped(step.address, found, step.profile)
+            if message is not None:
+                refused.append(Reason("vf-skipped", message, (step.address,)))
     devices = tuple(_moved(device, handles) for device in created.devices)
-    return devices, tuple(skipped)
+    return devices, tuple(refused)
 
 
 def _moved(device: AllocatedDevice, handles: Mapping[str, str]) -> AllocatedDevice:
@@ -145,7 +147,7 @@ def _order_refusal(
         return Refusal(reason.code, reason.message, (reason,), "ask for one or more")
     profile = next((item for item in profiles if same_profile(order.profile, item.id, item.name)), None)
     if profile is None:
-        return _unknown_profile(inventory, card, order.profile)
+        return _not_listed(card, profiles, order) or _unknown_profile(inventory, card, order.profile)
     if order.count <= profile.creatable:
         return None
     limit = profile.limit or Reason(
@@ -157,6 +159,21 @@ def _order_refusal(
         (limit,),
         "'vgpumgr profile list' shows what fits now",
     )
+
+
+def _not_listed(card: Card, profiles: Sequence[Profile], order: Order) -> Refusal | None:
+    """For a profile of this board that no list of its VFs names: lists shrink to what fits beside what is there."""
+    wanted = parse_name(name_of_type(order.profile) or order.profile)
+    names = [parse_name(profile.name) for profile in profiles]
+    boards = {name.model for name in names if name is not None}
+    if card.backend is not Backend.VENDOR_VFIO or not card.instances:
+        return None
+    if wanted is None or wanted.series is None or wanted.model not in boards:
+        return None
+    live = len(card.instances)
+    message = f"no virtual function of {card.address} offers {order.profile} beside the {live} vGPUs that are there"
+    reason = Reason("not-offered", message, (card.address,))
+    return Refusal("no-capacity", message, (reason,), "'vgpumgr profile list' shows what fits now")
 
 
 def _claimed(card: Card, order: Order) -> Refusal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ from vgpumgr.errors import ConflictError, Reason
 from vgpumgr.kernel.port import MDEV_DEVICES, MDEV_PARENTS, Kernel, link_name, read_text
 from vgpumgr.plans.step import Step, StepContext
 from vgpumgr.vgpu.driver_answers import as_error, log_of, patiently
+from vgpumgr.vgpu.spares import skipped
 
 
 def mdev_exists(kernel: Kernel, uuid: str) -> bool:
@@ -24,6 +26,11 @@ def mdev_parent(kernel: Kernel, uuid: str) -> str | None:
     except OSError:
         return None
     return parts[-2] if len(parts) > 1 else None
+
+
+def same_params(found: str | None, wanted: str) -> bool:
+    """True for the same parameters, whether commas or blanks stand between them."""
+    return found is not None and re.split(r"[\s,]+", found) == re.split(r"[\s,]+", wanted)
 
 
 def remove_mdev(kernel: Kernel, uuid: str) -> None:
@@ -99,6 +106,10 @@ class CreateMdev(Step):
         """Remove what was made. A device of that UUID and another type is somebody else's."""
         if self.is_done(context):
             remove_mdev(context.kernel, self.uuid)
+
+    def remark(self, context: StepContext) -> str | None:
+        """Names a function that refused and the one that took it."""
+        return skipped(self.address, self.made(context.kernel), self.profile)
 
     def made(self, kernel: Kernel) -> str | None:
         """The function that took it; ``None`` while there is none."""
@@ -183,7 +194,7 @@ class SetParams(Step):
 
     def is_done(self, context: StepContext) -> bool:
         """See :class:`Step`."""
-        return read_text(context.kernel, self.path) == self.params
+        return same_params(read_text(context.kernel, self.path), self.params)
 
     def apply(self, context: StepContext) -> None:
         """See :class:`Step`."""

@@ -17,3 +17,10 @@ def share_out(room: Room, parents: Collection[str], count: int) -> list[tuple[st
     shares = [tuple(over[index::count][:_MOST_SPARES]) for index in range(len(chosen))]
     room.taken.update(spare for share in shares for spare in share)
     return list(zip(chosen, shares, strict=True))
+
+
+def skipped(meant: str, found: str | None, profile: str) -> str | None:
+    """What to tell of a vGPU that another VF took than was meant; ``None`` where there is nothing to tell."""
+    if found is None or found == meant:
+        return None
+    return f"{meant} refused to become a {profile}; {found} took it"

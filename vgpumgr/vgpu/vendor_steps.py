@@ -6,13 +6,15 @@ import errno
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vgpumgr.errors import ConflictError, FailedError, Reason
+from vgpumgr.errors import ConflictError, FailedError, Reason, VgpumgrError
 from vgpumgr.inventory.holders import find_holders
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
 from vgpumgr.plans.checks import holder_reason
 from vgpumgr.plans.step import Step, StepContext
 from vgpumgr.vgpu.driver_answers import as_error, log_of, patiently
 from vgpumgr.vgpu.files import NO_TYPE
+from vgpumgr.vgpu.mdev_steps import same_params
+from vgpumgr.vgpu.spares import skipped
 
 
 def type_of(kernel: Kernel, vf: str) -> str | None:
@@ -23,6 +25,11 @@ def type_of(kernel: Kernel, vf: str) -> str | None:
 def type_path(vf: str) -> str:
     """``…/nvidia/current_vgpu_type``."""
     return f"{PCI_DEVICES}/{vf}/nvidia/current_vgpu_type"
+
+
+def params_path(vf: str) -> str:
+    """Where the plugin parameters of a typed VF stand."""
+    return f"{PCI_DEVICES}/{vf}/nvidia/vgpu_params"
 
 
 def clear_type(kernel: Kernel, vf: str) -> None:
@@ -102,6 +109,22 @@ class SetVgpuType(Step):
                 return
             raise as_error(refused, self.describe(), self.address, said()) from refused
 
+    def foreign(self, context: StepContext) -> VgpumgrError | None:
+        """See :class:`Step`: a VF that has the type by now was given it by somebody else."""
+        other = self.made(context.kernel)
+        if other is None:
+            return None
+        return ConflictError(
+            f"{self.describe()}: {other} has become one meanwhile, and not by us",
+            hint="ask again: another virtual function is chosen then",
+            reasons=[Reason("vgpu-foreign", f"somebody else gave {other} the type {self.type_id}", (other,))],
+            code="vgpu-exists",
+        )
+
+    def remark(self, context: StepContext) -> str | None:
+        """Names a VF that refused and the one that took the type."""
+        return skipped(self.address, self.made(context.kernel), self.profile)
+
     def undo(self, context: StepContext) -> None:
         """Take the type off again."""
         vf = self.made(context.kernel)
@@ -112,6 +135,55 @@ class SetVgpuType(Step):
         """The VF that carries it; ``None`` while none does. All of them were free when the plan was made."""
         candidates = (self.address, *self.spares)
         return next((vf for vf in candidates if type_of(kernel, vf) == self.type_id), None)
+
+
+@dataclass(frozen=True)
+class SetVfParams(Step):
+    """Write the plugin parameters of the vGPU that ``address`` or one of ``spares`` has become; none clears what an
+    earlier vGPU left on the VF. They take effect when its VM next starts.
+    """
+
+    kind: ClassVar[str] = "set-vf-params"
+    address: str
+    type_id: str
+    params: str
+    spares: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """See :class:`Step`."""
+        return f"set the parameters of vGPU {self.address} to {self.params or 'none'}"
+
+    @property
+    def target_path(self) -> str:
+        """``…/nvidia/vgpu_params``."""
+        return params_path(self.address)
+
+    @property
+    def target_value(self) -> str:
+        """The parameters; single keys cannot be cleared, only all of them."""
+        return self.params or " "
+
+    def is_done(self, context: StepContext) -> bool:
+        """See :class:`Step`."""
+        path = self._path(context.kernel)
+        return path is not None and same_params(read_text(context.kernel, path), self.params)
+
+    def apply(self, context: StepContext) -> None:
+        """See :class:`Step`. Raises :class:`FailedError` when no VF carries the vGPU."""
+        path = self._path(context.kernel)
+        if path is None:
+            raise FailedError(f"the vGPU of type {self.type_id} on {self.address} is gone again", code="vgpu-lost")
+        context.kernel.write(path, self.target_value)
+
+    def undo(self, context: StepContext) -> None:
+        """Clear them, while the vGPU is there: they go with it."""
+        path = self._path(context.kernel)
+        if path is not None and read_text(context.kernel, path):
+            context.kernel.write(path, " ")
+
+    def _path(self, kernel: Kernel) -> str | None:
+        places = (self.address, *self.spares)
+        return next((params_path(vf) for vf in places if type_of(kernel, vf) == self.type_id), None)
 
 
 @dataclass(frozen=True)
@@ -159,4 +231,4 @@ class ClearVgpuType(Step):
             return
         set_type(context.kernel, self.address, self.type_id, self.tries, self.wait)
         if self.params:
-            context.kernel.write(f"{PCI_DEVICES}/{self.address}/nvidia/vgpu_params", self.params)
+            context.kernel.write(params_path(self.address), self.params)

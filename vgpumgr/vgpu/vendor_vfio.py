@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
+from vgpumgr.kernel.port import Kernel, read_text
 from vgpumgr.model.allocation import AllocatedDevice, DeviceKind
 from vgpumgr.model.vgpu import Backend, Vgpu
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.cards import Card, Offer
 from vgpumgr.vgpu.checks import CheckVgpuIdle
-from vgpumgr.vgpu.mdev_steps import SetParams
 from vgpumgr.vgpu.port import Making, Order, Room
 from vgpumgr.vgpu.spares import share_out
-from vgpumgr.vgpu.vendor_steps import ClearVgpuType, SetVgpuType
+from vgpumgr.vgpu.vendor_steps import ClearVgpuType, SetVfParams, SetVgpuType, params_path
 
 
 class VendorVfioBackend:
@@ -24,13 +23,14 @@ class VendorVfioBackend:
     def create(self, kernel: Kernel, card: Card, offer: Offer, order: Order, room: Room) -> Sequence[Making]:
         """See :class:`~vgpumgr.vgpu.port.VgpuBackend`."""
         places = share_out(room, offer.parents, order.count)
-        return [self._one(card, offer, order, vf, spares) for vf, spares in places]
+        return [self._one(kernel, card, offer, order, vf, spares) for vf, spares in places]
 
-    def _one(self, card: Card, offer: Offer, order: Order, vf: str, spares: tuple[str, ...]) -> Making:
-        # Parameters belong to one VF: with them, a bad VF has no stand-in.
-        steps: list[Step] = [SetVgpuType(vf, offer.profile_id, offer.name, () if order.params else spares)]
-        if order.params:
-            steps.append(SetParams(params_path(vf), order.params))
+    def _one(
+        self, kernel: Kernel, card: Card, offer: Offer, order: Order, vf: str, spares: tuple[str, ...]
+    ) -> Making:
+        steps: list[Step] = [SetVgpuType(vf, offer.profile_id, offer.name, spares)]
+        if order.params or any(read_text(kernel, params_path(place)) for place in (vf, *spares)):
+            steps.append(SetVfParams(vf, offer.profile_id, order.params, spares))
         device = AllocatedDevice(DeviceKind.TYPED_VF, card.address, vf, offer.profile_id, offer.name)
         return Making(device, tuple(steps))
 
@@ -38,8 +38,3 @@ class VendorVfioBackend:
         """See :class:`~vgpumgr.vgpu.port.VgpuBackend`."""
         params = read_text(kernel, params_path(vgpu.id)) or ""
         return (CheckVgpuIdle(vgpu.id), ClearVgpuType(vgpu.id, vgpu.profile_id, params))
-
-
-def params_path(vf: str) -> str:
-    """Where the plugin parameters of a typed VF stand."""
-    return f"{PCI_DEVICES}/{vf}/nvidia/vgpu_params"

@@ -138,6 +138,12 @@ def remove_function(machine: Machine, function: SimFunction) -> None:
     machine.emit("remove", "pci", function.address, {})
 
 
+def last_group(machine: Machine) -> int:
+    """The highest number of an IOMMU group, of functions and of mediated devices; ``-1`` for none."""
+    used = [item.group for item in machine.functions.values() if item.group is not None]
+    return max([int(entry) for entry in machine.tree.list(IOMMU_GROUPS)] + used, default=-1)
+
+
 def join_group(machine: Machine, group: int, name: str, path: str) -> None:
     """A device becomes a member of an IOMMU group."""
     base = f"{IOMMU_GROUPS}/{group}"

@@ -81,7 +81,7 @@ def enable(machine: Machine, function: SimFunction, count: int) -> None:
     shape = function.sriov
     assert shape is not None
     autoprobe = machine.tree.read(f"{function.path}/sriov_drivers_autoprobe").strip() == b"1"
-    group = max((item.group for item in machine.functions.values() if item.group is not None), default=-1)
+    group = pci.last_group(machine) if function.group is not None else -1
     for index in range(count):
         address = vf_address(function.address, shape, index)
         path = f"{function.path.rpartition('/')[0]}/{address}"

@@ -127,9 +127,7 @@ def _publish_mdev(machine: Machine, function: SimFunction, item: SimType, name: 
     tree.link(f"{MDEV_DEVICES}/{name}", base)
     if item.id.startswith("nvidia-"):
         tree.write_text(f"{base}/nvidia/vgpu_params", "")
-    used = [item.group for item in machine.functions.values() if item.group is not None]
-    taken = [int(entry) for entry in tree.list("/sys/kernel/iommu_groups")] + used
-    group = max(taken, default=-1) + 1
+    group = pci.last_group(machine) + 1
     pci.join_group(machine, group, name, base)
     tree.put(f"/dev/vfio/{group}", File())
     machine.emit("add", "mdev", name, {})
