@@ -13,6 +13,8 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_SITE = ("same-origin", "none")
 _PRODUCES = {"allocations.show_xml": "application/xml", "host.take_snapshot": "application/x-tar"}
+_LISTS = frozenset({"disks"})
+"""What a query may name several times."""
 _PAGES = ("openapi.", "swagger.", "root")
 
 
@@ -77,7 +79,7 @@ def _from_elsewhere(configured: frozenset[str]) -> bool:
 def named_once() -> None:
     """Refuse a query that says two things about one: whichever were taken, the other was meant as well."""
     for name, values in request.args.lists():
-        if len(values) > 1:
+        if len(values) > 1 and name not in _LISTS:
             raise UsageError(f"the query names {name!r} twice", hint="name it once", code="malformed-request")
 
 

@@ -73,6 +73,12 @@ def test_a_query_that_names_something_twice_is_refused(client: FlaskClient) -> N
     assert "'limit'" in answer.get_json()["detail"]
 
 
+def test_a_query_may_name_each_of_several_disks(client: FlaskClient, allocate: Any) -> None:
+    answer = client.get(f"/v1/allocations/{allocate('vm1')['id']}/xml?disks=/a&disks=/b")
+    assert answer.status_code == 200
+    assert answer.get_data(as_text=True).count("<disk ") == 2
+
+
 def test_a_body_that_is_packed_is_not_guessed_at(client: FlaskClient) -> None:
     for encoding, status in (("gzip", 415), ("identity", 200)):
         answer = client.post("/v1/candidates", json={"vm": "a"}, headers={"Content-Encoding": encoding})
