@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import lzma
 import tarfile
+import zlib
 from pathlib import Path
 
 from vgpumgr.errors import SourceError
@@ -13,28 +15,59 @@ from vgpumgr.kernel.tree import File, Link, Tree
 TAR_LIMIT = 512 << 20
 """Bytes a tar may unpack to; a host's sysfs is some tens of MiB."""
 TAR_MEMBERS = 2_000_000
+_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError)
+"""What the standard library raises for bytes that are no tar any more; for some, OSError."""
 
 
 def read_tar(path: Path) -> Tree:
-    """The members of a tar as a tree. Raises SourceError above the limits, OSError for what is no tar."""
+    """The members of a tar as a tree. Raises SourceError above the limits, OSError for what is no whole tar."""
+    with _opened(path) as archive:
+        try:
+            tree = _unpack(archive, path)
+            _read_to_the_end(archive)
+        except (*_DAMAGE, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise OSError(errno.EINVAL, "damaged, or cut short") from error
+    return tree
+
+
+def _opened(path: Path) -> tarfile.TarFile:
     try:
-        return _unpack(path)
-    except tarfile.TarError as error:
-        raise OSError(errno.EINVAL, str(error), str(path)) from error
+        return tarfile.open(path, "r:*", tarinfo=_Member)
+    except _DAMAGE as error:
+        raise OSError(errno.EINVAL, "not a tar: plain, or compressed by gzip, bzip2 or xz") from error
 
 
-def _unpack(path: Path) -> Tree:
+class _Member(tarfile.TarInfo):
+    """A header that must be whole: tarfile takes a damaged or missing one for the end, and what follows is lost."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        """See :class:`tarfile.TarInfo`. Raises ReadError for a header that is not whole."""
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if buf.count(0) == tarfile.BLOCKSIZE:
+                raise  # The block of zeros that ends a tar.
+            raise tarfile.ReadError(str(error)) from error
+
+
+def _unpack(archive: tarfile.TarFile, path: Path) -> Tree:
     tree = Tree()
     total = 0
-    with tarfile.open(path, "r:*") as archive:
-        for count, member in enumerate(archive):
-            total += member.size if member.isreg() else 0
-            if total > TAR_LIMIT or count > TAR_MEMBERS:
-                raise SourceError(
-                    f"{path} unpacks to more than {TAR_LIMIT >> 20} MiB", hint="record less of the host"
-                )
-            _add_member(tree, archive, member)
+    for count, member in enumerate(archive):
+        total += member.size if member.isreg() else 0
+        if total > TAR_LIMIT or count > TAR_MEMBERS:
+            raise SourceError(f"{path} unpacks to more than {TAR_LIMIT >> 20} MiB", hint="record less of the host")
+        _add_member(tree, archive, member)
     return tree
+
+
+def _read_to_the_end(archive: tarfile.TarFile) -> None:
+    """The sum of a compressed file stands at its end, and is compared when that is read."""
+    while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+        pass
 
 
 def _add_member(tree: Tree, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:

@@ -163,12 +163,13 @@ def open_recording(source: str) -> RecordedKernel:
             from vgpumgr.kernel.archive import read_tar
 
             return RecordedTree(source, _root_of(read_tar(path), source))
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise SourceError(
-            f"{source} cannot be read as a recording: {error}",
+            f"{source} cannot be read as a recording: {error.strerror or error}",
             hint="give a directory or a tar that holds sys/; 'vgpumgr host snapshot' writes one",
         ) from error
-    raise SourceError(f"there is no {source}", hint="give a directory or a tar that holds sys/")
+    what = f"{source} is neither a directory nor a file" if path.exists() else f"there is no {source}"
+    raise SourceError(what, hint="give a directory or a tar that holds sys/")
 
 
 def _top(path: Path) -> Path:
