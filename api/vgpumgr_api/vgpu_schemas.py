@@ -30,6 +30,16 @@ class VgpuCreateBody(Strict):
     params: str = Field("", max_length=1024, pattern=r"^[A-Za-z0-9_=, .:-]*$", description="plugin parameters")
 
 
+PARAMS = r"^[A-Za-z0-9_=, .:-]*$"
+
+
+class ParamsBody(Strict):
+    """What to change; what is not named stays."""
+
+    params: str | None = Field(None, max_length=1024, pattern=PARAMS, description="all of them; empty clears them")
+    frame_rate_limiter: bool | None = Field(None, description="works with the best-effort scheduler only")
+
+
 class SliceBody(Strict):
     """How many virtual functions, and what each shall get (Intel's `xe` driver)."""
 
@@ -67,6 +77,8 @@ class VgpuViewModel(VgpuModel):
     ours: bool | None
     allocation_id: str | None
     live: bool = Field(description="false: ours, and not on the host")
+    params: str | None = Field(description="plugin parameters as the driver shows them")
+    frame_rate_limiter: bool | None = Field(description="as the parameters have it; `null`: the driver decides")
     gpu_instance: int | None
 
 
@@ -105,5 +117,6 @@ class ModesModel(Answer):
         description="the policy at the driver's next load, as its parameters have it; `null` is none"
     )
     schedulers: list[str] = Field(description="the policies that can be set at once")
+    frame_rate_limiter: bool | None = Field(description="whether the limiter of vGPUs works under the scheduler")
     ecc: bool | None
     ecc_pending: bool | None

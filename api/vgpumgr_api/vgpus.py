@@ -26,6 +26,7 @@ from vgpumgr_api.schemas import (
 from vgpumgr_api.vgpu_schemas import (
     ModesBody,
     ModesModel,
+    ParamsBody,
     RestoreModel,
     SliceBody,
     VgpuCreateBody,
@@ -83,6 +84,19 @@ def delete_vgpu(path: IdPath, query: ChangeQuery, header: ChangeHeaders) -> Resp
         return plain(service().slices.plan_delete(path.id))
     operation = ready_service().slices.delete(path.id)
     return working(operation, query.wait)
+
+
+@api.post("/v1/vgpus/<id>/params", summary="Change a vGPU's parameters", responses=_CHANGES)
+@idempotent(working_one)
+def set_vgpu_params(path: IdPath, query: ChangeQuery, header: CreateChangeHeaders, body: ParamsBody) -> Response:
+    """Set the frame-rate limiter of a vGPU of ours, or all its plugin parameters; from its VM's next start on.
+    `dry_run` answers the plan.
+    """
+    require_match(lambda: service().slices.vgpu(path.id))
+    wanted = (path.id, body.params, body.frame_rate_limiter)
+    if query.dry_run:
+        return plain(service().slices.plan_params(*wanted))
+    return working(ready_service().slices.set_params(*wanted), query.wait)
 
 
 @api.post("/v1/gpus/<address>/slice", summary="Cut a GPU into virtual functions", responses=_CHANGES)

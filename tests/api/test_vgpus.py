@@ -161,3 +161,16 @@ def test_a_parent_that_is_no_pci_device_is_a_gpu_by_its_name(samples: FlaskClien
     body = {"vm": "desk-1", "profile": "mbochs-small", "gpu": "mbochs"}
     assert samples.post("/v1/allocations?wait=30", json=body).status_code == 201
     assert samples.get("/v1/gpus/mbochx").status_code == 400
+
+
+def test_a_vgpus_limiter_is_shown_and_changed(client: FlaskClient) -> None:
+    client.post("/v1/vgpus?wait=30", json={"profile": "NVIDIA A40-8Q", "gpu": CUT})
+    (item,) = client.get(f"/v1/vgpus?gpu={CUT}").get_json()["items"]
+    assert (item["params"], item["frame_rate_limiter"]) == ("", None)
+    path = f"/v1/vgpus/{item['id']}/params"
+    plan = client.post(f"{path}?dry_run=true", json={"frame_rate_limiter": False}).get_json()
+    assert [step["value"] for step in plan["steps"]][1] == "frame_rate_limiter=0"
+    assert client.post(f"{path}?wait=30", json={"frame_rate_limiter": False}).get_json()["state"] == "succeeded"
+    assert client.get(f"/v1/vgpus/{item['id']}").get_json()["frame_rate_limiter"] is False
+    assert client.post(path, json={"params": "rm -rf;"}).status_code == 422
+    assert client.post("/v1/vgpus/no-such/params", json={}).status_code == 404

@@ -1,4 +1,4 @@
-"""``vgpumgr vgpu restore``: the plan, the question, what came back and what did not."""
+"""``vgpumgr vgpu restore`` and ``set``: the plan, the question, what came back and what did not."""
 
 from __future__ import annotations
 
@@ -78,3 +78,12 @@ def test_what_could_not_come_back_is_named(service: Service, vgpumgr: Vgpumgr) -
     assert [reason["addresses"] for reason in error["reasons"]] == [[lost]]
     assert service.slices.vgpu(back).live
     assert not service.slices.vgpu(lost).live
+
+
+def test_a_vgpus_limiter_is_set_and_shown(service: Service, vgpumgr: Vgpumgr) -> None:
+    vgpumgr("vgpu", "restore", "--yes")
+    vgpu_id = service.slices.vgpus()[0].vgpu.id
+    assert "frame_rate_limiter=0" in vgpumgr("vgpu", "set", vgpu_id, "--frame-rate-limiter", "off", "--plan").out
+    assert vgpumgr("vgpu", "set", vgpu_id, "--frame-rate-limiter", "off").status == 0
+    assert "frame-rate limiter: off" in vgpumgr("vgpu", "show", vgpu_id).out
+    assert vgpumgr("vgpu", "set", vgpu_id).status == 2

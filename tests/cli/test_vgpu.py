@@ -91,7 +91,7 @@ def test_at_load_without_a_scheduler_is_wrong_usage(vgpumgr: Vgpumgr) -> None:
 
 
 def test_what_runs_and_what_is_configured_are_told_apart() -> None:
-    modes = dict.fromkeys(("mig", "mig_pending", "mixed_size", "ecc", "ecc_pending"))
+    modes = dict.fromkeys(("mig", "mig_pending", "mixed_size", "ecc", "ecc_pending", "frame_rate_limiter"))
     modes |= {"address": "a", "source": "absent", "gpu_instances": [], "schedulers": []}
     text = modes_text(modes | {"scheduler": "best-effort", "scheduler_configured": "fixed-share"}, Invocation())
     assert "best-effort (fixed-share when the driver is loaded again, or after a reboot)" in text

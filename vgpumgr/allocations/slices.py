@@ -18,11 +18,13 @@ from vgpumgr.model.records import OPERATOR, VgpuRecord
 from vgpumgr.model.vgpu import Backend, CardModes, Vgpu, VgpuView
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.vgpu.changes import plan_create, plan_delete
+from vgpumgr.vgpu.mdev_steps import SetParams
 from vgpumgr.vgpu.mode_steps import nvml_of
 from vgpumgr.vgpu.modes import Modes, by_parameter, plan_modes
 from vgpumgr.vgpu.names import same_profile
 from vgpumgr.vgpu.nvml_port import NvmlPort
-from vgpumgr.vgpu.observe import read_modes
+from vgpumgr.vgpu.observe import NVIDIA, read_modes
+from vgpumgr.vgpu.params import KIND, LIMITER, parsed, plan_params, read_params
 from vgpumgr.vgpu.port import Order
 from vgpumgr.vgpu.vf_plans import plan_slice
 from vgpumgr.vgpu.vf_shares import VfShare
@@ -61,7 +63,8 @@ class Slices:
                 # A plain VF that is not on VFIO was given to nobody: it is neither ours nor foreign.
                 nobodys = plain and record is None and vgpu.id not in given
                 ours = record is not None if records is not None and not nobodys else None
-                views.append(VgpuView(vgpu, card.address, ours, record.allocation_id if record else None))
+                view = VgpuView(vgpu, card.address, ours, record.allocation_id if record else None)
+                views.append(_with_params(view, read_params(self._kernel, vgpu.id)) if _has_params(card) else view)
         views += [_gone(record) for record in records or () if record.id not in live]
         return [view for view in views if wanted in (None, view.gpu)]
 
@@ -167,6 +170,30 @@ class Slices:
         self.plan_delete(vgpu_id).require()
         return self._at_desk.submit(DELETE, vgpu_id, lambda: self.plan_delete(vgpu_id))
 
+    def plan_params(self, vgpu_id: str, params: str | None = None, limiter: bool | None = None) -> Plan:
+        """The plan that changes the plugin parameters of a vGPU of ours, kept over reboots, or the refusal."""
+        view = self.vgpu(vgpu_id)
+        inventory = self._look()
+        gpu = next((item for item in inventory.gpus if item.address == view.gpu), None)
+        if gpu is None or self._desk is None:
+            raise NotFoundError(
+                f"there is no vGPU {vgpu_id}", hint="'vgpumgr vgpu list' shows them", code="vgpu-unknown"
+            )
+        plan = plan_params(self._kernel, gpu, view, params, limiter)
+        record = self._desk.store.vgpus.get(vgpu_id)
+        if not plan.steps or record is None:
+            return plan
+        from vgpumgr.allocations.vgpu_steps import RememberParams
+
+        wanted = next(step.params for step in reversed(plan.steps) if isinstance(step, SetParams))
+        memory = RememberParams(vgpu_id, wanted, str(record.params.get("vgpu_params", "")))
+        return replace(plan, steps=(*plan.steps, memory))
+
+    def set_params(self, vgpu_id: str, params: str | None = None, limiter: bool | None = None) -> Operation:
+        """Start carrying out :meth:`plan_params`. RefusedError when refused."""
+        self.plan_params(vgpu_id, params, limiter).require()
+        return self._at_desk.submit(KIND, vgpu_id, lambda: self.plan_params(vgpu_id, params, limiter))
+
     # -- parts ----------------------------------------------------------------------------------------
     def _submit(self, kind: str, address: str, plan: Callable[[], Plan]) -> Operation:
         gpu = self._find_gpu(self._look(), address).address
@@ -196,7 +223,18 @@ class Slices:
 
 def _gone(record: VgpuRecord) -> VgpuView:
     vgpu = Vgpu(record.id, record.profile_id, record.profile, record.parent)
-    return VgpuView(vgpu, record.gpu, True, record.allocation_id, live=False)
+    view = VgpuView(vgpu, record.gpu, True, record.allocation_id, live=False)
+    params = record.params.get("vgpu_params")
+    return _with_params(view, str(params)) if params is not None else view
+
+
+def _has_params(gpu: Gpu) -> bool:
+    return gpu.function.vendor_id == NVIDIA and gpu.vgpu.backend is not Backend.SRIOV
+
+
+def _with_params(view: VgpuView, params: str | None) -> VgpuView:
+    limiter = parsed(params or "").get(LIMITER)
+    return view._replace(params=params, frame_rate_limiter={"0": False, "1": True}.get(limiter or ""))
 
 
 def _roomiest(inventory: HostInventory, profile: str, count: int) -> Gpu | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from vgpumgr.errors import FailedError
@@ -90,6 +90,46 @@ class RememberVgpu(Step):
         if self.device_kind == DeviceKind.TYPED_VF:
             return next(((vf, vf) for vf in self.places if type_of(kernel, vf) == self.profile_id), None)
         return self.places[0], self.places[0]
+
+
+@dataclass(frozen=True)
+class RememberParams(Step):
+    """Keep the parameters of a vGPU of ours, so that it comes back with them."""
+
+    kind: ClassVar[str] = "remember-vgpu-params"
+    vgpu: str
+    params: str
+    prior: str = ""
+
+    def describe(self) -> str:
+        """See :class:`Step`."""
+        return f"remember the parameters of vGPU {self.vgpu}: {self.params or 'none'}"
+
+    @property
+    def subject(self) -> str:
+        """See :class:`Step`."""
+        return self.vgpu
+
+    def is_done(self, context: StepContext) -> bool:
+        """See :class:`Step`."""
+        record = context.port(Store).vgpus.get(self.vgpu)
+        return record is not None and record.params.get("vgpu_params", "") == self.params
+
+    def apply(self, context: StepContext) -> None:
+        """See :class:`Step`. Raises :class:`FailedError` when the vGPU is no longer ours."""
+        if not self._put(context, self.params):
+            raise FailedError(f"vGPU {self.vgpu} is gone", code="vgpu-lost")
+
+    def undo(self, context: StepContext) -> None:
+        """Go back to the parameters there were."""
+        self._put(context, self.prior)
+
+    def _put(self, context: StepContext, params: str) -> bool:
+        vgpus = context.port(Store).vgpus
+        record = vgpus.get(self.vgpu)
+        if record is not None:
+            vgpus.put(replace(record, params={"vgpu_params": params} if params else {}))
+        return record is not None
 
 
 @dataclass(frozen=True)

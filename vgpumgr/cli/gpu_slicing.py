@@ -121,6 +121,7 @@ def modes_text(modes: JsonObject, invocation: Invocation) -> str:
             ("mixed sizes", _switch(modes["mixed_size"])),
             ("scheduler", _scheduler(modes)),
             ("schedulers", ", ".join(modes["schedulers"])),
+            ("frame-rate limiter", {False: "does not work under this scheduler"}.get(modes["frame_rate_limiter"])),
             ("ECC", _switch(modes["ecc"], modes["ecc_pending"])),
         ]
     )

@@ -41,6 +41,14 @@ class SliceBackend(Protocol):
         """The operation that deletes it."""
         ...
 
+    def plan_vgpu_params(self, vgpu_id: str, request: JsonObject) -> JsonObject:
+        """The plan of :meth:`set_vgpu_params`."""
+        ...
+
+    def set_vgpu_params(self, vgpu_id: str, request: JsonObject) -> JsonObject:
+        """The operation that changes a vGPU's parameters. ``request``: params, frame_rate_limiter."""
+        ...
+
     def plan_restore_vgpus(self) -> list[JsonObject]:
         """The plans of :meth:`restore_vgpus`, in order."""
         ...
@@ -100,6 +108,16 @@ class LocalSlices:
     def delete_vgpu(self, vgpu_id: str) -> JsonObject:
         """The operation that deletes a vGPU."""
         return self._service.slices.delete(vgpu_id).to_json()
+
+    def plan_vgpu_params(self, vgpu_id: str, request: JsonObject) -> JsonObject:
+        """The plan that changes a vGPU's parameters."""
+        wanted = (request.get("params"), request.get("frame_rate_limiter"))
+        return self._service.slices.plan_params(vgpu_id, *wanted).to_json()
+
+    def set_vgpu_params(self, vgpu_id: str, request: JsonObject) -> JsonObject:
+        """The operation that changes a vGPU's parameters."""
+        wanted = (request.get("params"), request.get("frame_rate_limiter"))
+        return self._service.slices.set_params(vgpu_id, *wanted).to_json()
 
     def plan_restore_vgpus(self) -> list[JsonObject]:
         """The plans that bring back what is missing."""
@@ -174,6 +192,14 @@ class RemoteSlices:
         """The operation that deletes a vGPU."""
         operation: JsonObject = self._client.delete(_vgpu(vgpu_id))
         return operation
+
+    def plan_vgpu_params(self, vgpu_id: str, request: JsonObject) -> JsonObject:
+        """The plan that changes a vGPU's parameters."""
+        return self._change(f"{_vgpu(vgpu_id)}/params", request, dry_run=True)
+
+    def set_vgpu_params(self, vgpu_id: str, request: JsonObject) -> JsonObject:
+        """The operation that changes a vGPU's parameters."""
+        return self._change(f"{_vgpu(vgpu_id)}/params", request)
 
     def plan_restore_vgpus(self) -> list[JsonObject]:
         """The plans that bring back what is missing."""

@@ -10,7 +10,7 @@ from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, follow, plan_text
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import emit, note
 from vgpumgr.cli.table import Column, facts, table
-from vgpumgr.errors import EXIT_OK, EXIT_REFUSED, FailedError, Reason
+from vgpumgr.errors import EXIT_OK, EXIT_REFUSED, FailedError, Reason, UsageError
 
 COLUMNS = (
     Column("ID"),
@@ -71,6 +71,8 @@ def vgpu_details(item: JsonObject, invocation: Invocation) -> str:
             ("parent", item["parent"]),
             ("IOMMU group", item["iommu_group"]),
             ("GPU instance", item["gpu_instance"]),
+            ("parameters", item["params"]),
+            ("frame-rate limiter", {True: "on", False: "off"}.get(item["frame_rate_limiter"])),
             ("whose", _whose(item)),
             ("VM", item["owner"]),
         ]
@@ -116,6 +118,36 @@ def create(invocation: Invocation, profile: str, count: int, gpu: str | None, pa
         if plan:
             return show_plan(invocation, backend.plan_vgpu_create(request))
         carry_out(invocation, backend, backend.create_vgpus(request))
+    return EXIT_OK
+
+
+@vgpu.verb(
+    "set",
+    examples="""
+        vgpumgr vgpu set ID --frame-rate-limiter off --plan
+        vgpumgr vgpu set ID --params enable_uvm=1,disable_vnc=1
+        vgpumgr vgpu set ID --params ""
+    """,
+)
+@click.argument("vgpu_id", metavar="ID")
+@click.option("--frame-rate-limiter", type=click.Choice(("on", "off")), help="Works with best effort only.")
+@click.option(
+    "--params", metavar="TEXT", help="All plugin parameters, in the place of those there are; '' for none."
+)
+@PLAN
+@pass_invocation
+def set_params(
+    invocation: Invocation, vgpu_id: str, frame_rate_limiter: str | None, params: str | None, plan: bool
+) -> int:
+    """Change the plugin parameters of a vGPU of ours, from the next start of its VM on."""
+    limiter = None if frame_rate_limiter is None else frame_rate_limiter == "on"
+    request = {"params": params, "frame_rate_limiter": limiter}
+    if limiter is None and params is None:
+        raise UsageError("nothing to set is named", hint="add --frame-rate-limiter or --params")
+    with open_backend(invocation, Needs.SERVICE) as backend:
+        if plan:
+            return show_plan(invocation, backend.plan_vgpu_params(vgpu_id, request))
+        carry_out(invocation, backend, backend.set_vgpu_params(vgpu_id, request))
     return EXIT_OK
 
 

@@ -124,6 +124,11 @@ class ProfileOffer(NamedTuple):
         }
 
 
+def limits_frames(scheduler: str | None) -> bool | None:
+    """Whether the frame-rate limiter works under a scheduler: with best effort only. ``None`` is not known."""
+    return scheduler == "best-effort" if scheduler is not None else None
+
+
 class VgpuView(NamedTuple):
     """A vGPU as users see it: where it is, and whose. ``ours`` is ``None`` where the store was not asked, and for
     a plain VF that nobody has.
@@ -136,14 +141,20 @@ class VgpuView(NamedTuple):
     ours: bool | None = None
     allocation_id: str | None = None
     live: bool = True
+    params: str | None = None
+    """Its plugin parameters as the driver shows them; ``None`` where it has none."""
+    frame_rate_limiter: bool | None = None
+    """As its parameters have it; ``None``: they say nothing, and the driver decides."""
 
     def to_json(self) -> JsonObject:
-        """The vGPU's keys, with ``gpu``, ``ours``, ``allocation_id`` and ``live``."""
+        """The vGPU's keys, with ``gpu`` and what follows it here."""
         return self.vgpu.to_json() | {
             "gpu": self.gpu,
             "ours": self.ours,
             "allocation_id": self.allocation_id,
             "live": self.live,
+            "params": self.params,
+            "frame_rate_limiter": self.frame_rate_limiter,
         }
 
 
@@ -168,7 +179,7 @@ class CardModes(NamedTuple):
     """The policy that the driver's parameters ask for at its next load; ``None``: nothing is configured."""
 
     def to_json(self) -> JsonObject:
-        """All fields by name; ``gpu_instances`` as ``[{"shape", "start"}]``."""
+        """All fields by name; ``gpu_instances`` as ``[{"shape", "start"}]``; and whether the limiter works."""
         return {
             "address": self.address,
             "source": self.source,
@@ -179,6 +190,7 @@ class CardModes(NamedTuple):
             "scheduler": self.scheduler,
             "scheduler_configured": self.scheduler_configured,
             "schedulers": list(self.schedulers),
+            "frame_rate_limiter": limits_frames(self.scheduler),
             "ecc": self.ecc,
             "ecc_pending": self.ecc_pending,
         }

@@ -22,6 +22,7 @@ from vgpumgr.vgpu.mdev_steps import CreateMdev
 from vgpumgr.vgpu.names import parse_name, same_profile
 from vgpumgr.vgpu.nvml_port import NvmlPort
 from vgpumgr.vgpu.observe import NVIDIA, missing, read_card
+from vgpumgr.vgpu.params import no_params
 from vgpumgr.vgpu.port import Making, Order, Room
 from vgpumgr.vgpu.profiles import state_of
 from vgpumgr.vgpu.spares import skipped
@@ -67,7 +68,7 @@ def plan_create(
     for index, order in enumerate(orders):
         room.later = sum(other.count for other in orders[index + 1 :])
         profiles = state_of(card, promised, told).profiles
-        refusal = _order_refusal(inventory, card, profiles, order)
+        refusal = _order_refusal(inventory, card, profiles, order) or _params_refusal(card, order)
         if refusal is not None:
             return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=refusal))
         profile = next(item for item in profiles if same_profile(order.profile, item.id, item.name))
@@ -174,6 +175,14 @@ def _not_listed(card: Card, profiles: Sequence[Profile], order: Order) -> Refusa
     message = f"no virtual function of {card.address} offers {order.profile} beside the {live} vGPUs that are there"
     reason = Reason("not-offered", message, (card.address,))
     return Refusal("no-capacity", message, (reason,), "'vgpumgr profile list' shows what fits now")
+
+
+def _params_refusal(card: Card, order: Order) -> Refusal | None:
+    """Only NVIDIA's drivers take parameters for a vGPU."""
+    if not order.params or (card.gpu.function.vendor_id == NVIDIA and card.backend is not Backend.SRIOV):
+        return None
+    reason = no_params(card.gpu)
+    return Refusal(reason.code, reason.message, (reason,), "leave the parameters out")
 
 
 def _claimed(card: Card, order: Order) -> Refusal:
