@@ -16,7 +16,7 @@ from vgpumgr.model.host import Gpu
 from vgpumgr.model.vgpu import VgpuView, limits_frames
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
-from vgpumgr.vgpu import mdev, vendor_vfio
+from vgpumgr.vgpu import mdev, vendor_steps
 from vgpumgr.vgpu.checks import CheckVgpuIdle
 from vgpumgr.vgpu.mdev_steps import SetParams
 
@@ -26,7 +26,7 @@ KIND = "vgpu-params"
 
 def path_of(vgpu_id: str) -> str:
     """Where a vGPU's parameters stand, by its UUID or its virtual function's address."""
-    return vendor_vfio.params_path(vgpu_id) if is_address(vgpu_id) else mdev.params_path(vgpu_id)
+    return vendor_steps.params_path(vgpu_id) if is_address(vgpu_id) else mdev.params_path(vgpu_id)
 
 
 def read_params(kernel: Kernel, vgpu_id: str) -> str | None:
