@@ -251,33 +251,33 @@ class Service(Reading):
 
     def define_vm(
         self, allocation_id: str, *, template: str = DEFAULT_TEMPLATE, shape: GuestShape | None = None
-    ) -> DomainInfo:
-        """Define the allocation's VM in libvirt, after preflight. RefusedError carries the problems."""
+    ) -> Operation:
+        """Start defining the allocation's VM in libvirt, after preflight. RefusedError carries the problems."""
         return self._machines.define(self.allocation(allocation_id), template, shape or default_shape())
 
     def plan_start_vm(self, name: str) -> Plan:
         """What :meth:`start_vm` would do, or the refusal with every problem."""
         return self._machines.plan_start(name)
 
-    def start_vm(self, name: str) -> DomainInfo:
-        """Preflight, then start. The allocation becomes ``attached``."""
+    def start_vm(self, name: str) -> Operation:
+        """Preflight, then begin to start it. The allocation is ``attached`` once it runs."""
         return self._machines.start(name)
 
     def plan_stop_vm(self, name: str, *, force: bool = False) -> Plan:
         """What :meth:`stop_vm` would do, or the refusal."""
         return self._machines.plan_stop(name, force=force)
 
-    def stop_vm(self, name: str, *, force: bool = False) -> DomainInfo:
-        """Ask the guest to shut down; ``force`` pulls the plug. The allocation becomes ``ready`` once it is off."""
+    def stop_vm(self, name: str, *, force: bool = False) -> Operation:
+        """Begin to ask the guest to shut down, or to pull the plug. Once off, the allocation is ``ready``."""
         return self._machines.stop(name, force=force)
 
     def plan_undefine_vm(self, name: str) -> Plan:
         """What :meth:`undefine_vm` would do, or the refusal."""
         return self._machines.plan_undefine(name)
 
-    def undefine_vm(self, name: str) -> None:
-        """Remove the (stopped) domain's definition; ours only."""
-        self._machines.undefine(name)
+    def undefine_vm(self, name: str) -> Operation:
+        """Begin to remove the (stopped) domain's definition; ours only."""
+        return self._machines.undefine(name)
 
     # -- operations -----------------------------------------------------------------------------------
     def operations(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlencode
 
 from flask import Response, jsonify, request
 
+from vgpumgr.allocations.machines import raise_failure
 from vgpumgr.errors import UsageError
 from vgpumgr.model.allocation import Allocation
 from vgpumgr.model.operation import Operation
@@ -84,6 +85,35 @@ def prepared(operations: Sequence[Operation], wait: float) -> Response:
     return preparing(allocation, wait, made=True)
 
 
+def finished(operation: Operation, wait: float, answer: Callable[[str], Response]) -> Response:
+    """The answer to a change that is mostly quick: ``answer`` for its subject once it has succeeded.
+
+    202 with the operation when that takes longer than ``wait`` seconds, or when the caller would rather not wait. A
+    failure is raised as it was journaled.
+    """
+    if _rather_not_wait():
+        response = _begun(operation)
+        response.headers["Preference-Applied"] = "respond-async"
+        return response
+    operation = context().waiting_room.wait(operation.id, wait)
+    if not operation.final:
+        return _begun(operation)
+    raise_failure(operation)
+    return answer(operation.subject)
+
+
+def _rather_not_wait() -> bool:
+    preferences = request.headers.get("Prefer", "").split(",")
+    return any(item.partition(";")[0].strip().lower() == "respond-async" for item in preferences)
+
+
+def _begun(operation: Operation, item: ToJson | None = None) -> Response:
+    """202 with the operation's URL, and with the operation unless another ``item`` says more."""
+    response = one(item or operation, 202)
+    response.headers["Location"] = f"/v1/operations/{operation.id}"
+    return response
+
+
 def preparing(allocation: Allocation, wait: float, *, made: bool = False) -> Response:
     """The same for an allocation, as it is after its operation (or in the middle); 201 when it was ``made``."""
     if allocation.operation_id is None:
@@ -98,7 +128,4 @@ def preparing(allocation: Allocation, wait: float, *, made: bool = False) -> Res
 
 
 def _accepted(item: Allocation | Operation, operation: Operation) -> Response:
-    response = one(item, 200 if operation.final else 202)
-    if not operation.final:
-        response.headers["Location"] = f"/v1/operations/{operation.id}"
-    return response
+    return one(item) if operation.final else _begun(operation, item)

@@ -78,6 +78,22 @@ class ChangeHeaders(BaseModel):
     )
 
 
+class PreferHeaders(BaseModel):
+    """Headers of a change that is waited for unless the caller has something better to do."""
+
+    prefer: str | None = Field(
+        None, alias="Prefer", description="`respond-async` answers 202 with the operation at once (RFC 7240)"
+    )
+
+
+class VmCreateHeaders(CreateHeaders, PreferHeaders):
+    """Headers of a POST that defines a VM."""
+
+
+class VmChangeHeaders(ChangeHeaders, PreferHeaders):
+    """Headers of a change of a VM."""
+
+
 class CreateChangeHeaders(CreateHeaders, ChangeHeaders):
     """Headers of a POST that changes something read before, and begins an operation."""
 
@@ -161,6 +177,18 @@ class DryRunQuery(Lenient):
 
 class ChangeQuery(WaitQuery, DryRunQuery):
     """A change that takes its time."""
+
+
+class VmQuery(DryRunQuery):
+    """A change of a VM: most are quick, and waited for."""
+
+    wait: float = Field(
+        30,
+        ge=0,
+        le=MAX_SECONDS,
+        allow_inf_nan=False,
+        description="seconds to wait, at most, before the answer is 202 with the operation; when many wait, less",
+    )
 
 
 class _Guest(BaseModel):

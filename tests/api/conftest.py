@@ -30,8 +30,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
     yield opened
     for vm in opened.vms():
         if vm.allocation is not None:
-            opened.stop_vm(vm.name, force=True)
-            opened.undefine_vm(vm.name)
+            opened.wait(opened.stop_vm(vm.name, force=True).id, None)
+            opened.wait(opened.undefine_vm(vm.name).id, None)
     opened.close()
 
 

@@ -50,10 +50,16 @@ class Desk:
         return Promises(gpus, pending, self.store.quarantine.all(), vgpus)
 
     # -- operations -----------------------------------------------------------------------------------
-    def submit(self, kind: str, subject: str, plan: Callable[[], Plan]) -> Operation:
-        """Write a new operation down and queue it."""
+    def submit(
+        self,
+        kind: str,
+        subject: str,
+        plan: Callable[[], Plan],
+        ended: Callable[[Outcome], None] = lambda outcome: None,
+    ) -> Operation:
+        """Write a new operation down and queue it; ``ended`` is told how it ended."""
         operation = self.store.operations.create(self.new_id(), kind, subject)
-        self.enqueue(operation.id, plan, lambda outcome: None)
+        self.enqueue(operation.id, plan, ended)
         return operation
 
     def enqueue(self, operation_id: str, plan: Callable[[], Plan], ended: Callable[[Outcome], None]) -> None:

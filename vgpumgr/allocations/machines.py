@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from uuid import NAMESPACE_URL, uuid5
 
 from vgpumgr.allocations.desk import Desk
@@ -19,6 +20,7 @@ from vgpumgr.model.domain import CheckResult, DomainInfo, DomainRequest, GuestDe
 from vgpumgr.model.host import HostInventory
 from vgpumgr.model.operation import Operation
 from vgpumgr.plans.plan import Plan, Refusal
+from vgpumgr.plans.runner import Outcome
 
 _DEFINABLE = (AllocationState.READY, AllocationState.ATTACHED)
 _WIDE_BAR = 1 << 28
@@ -84,11 +86,10 @@ class Machines:
     def _check(self, xml: str, allocation: Allocation) -> CheckResult:
         return check(parse_domain(xml.encode()), self._look(allocation.id), self._hypervisor.owners())
 
-    def define(self, allocation: Allocation, template: str, shape: GuestShape) -> DomainInfo:
-        """Define it. RefusedError with the problems, FailedError with libvirt's words."""
+    def define(self, allocation: Allocation, template: str, shape: GuestShape) -> Operation:
+        """Start carrying :meth:`plan_define` out. RefusedError with the problems."""
         self.plan_define(allocation, template, shape).require()
-        self._run("define", allocation.vm, lambda: self.plan_define(allocation, template, shape))
-        return self._hypervisor.domain(allocation.vm)
+        return self._desk.submit("define", allocation.vm, lambda: self.plan_define(allocation, template, shape))
 
     def plan_start(self, name: str) -> Plan:
         """Start a VM of ours, or the refusal with everything that would stop it."""
@@ -106,14 +107,15 @@ class Machines:
             return _refused_by("start", name, result)
         return Plan("start", name, (StartDomain(name),))
 
-    def start(self, name: str) -> DomainInfo:
-        """Start it; its allocation becomes ``attached``."""
+    def start(self, name: str) -> Operation:
+        """Start carrying :meth:`plan_start` out; the allocation is ``attached`` once the VM runs."""
         self.plan_start(name).require()
-        self._run("start", name, lambda: self.plan_start(name))
-        domain = self._hypervisor.domain(name)
-        if domain.allocation is not None:
+        return self._desk.submit("start", name, lambda: self.plan_start(name), partial(self._started, name))
+
+    def _started(self, name: str, outcome: Outcome) -> None:
+        domain = self._hypervisor.domain(name) if outcome is None else None
+        if domain is not None and domain.allocation is not None:
             self._manager.attached(domain.allocation, domain.uuid)
-        return domain
 
     def plan_stop(self, name: str, *, force: bool) -> Plan:
         """Ask the guest to shut down, or pull the plug. One that is off needs nothing; a foreign one is refused."""
@@ -123,11 +125,16 @@ class Machines:
         steps = (StopDomain(name, force),) if domain.state.holds_devices else ()
         return Plan("stop", name, steps)
 
-    def stop(self, name: str, *, force: bool) -> DomainInfo:
-        """Carry :meth:`plan_stop` out. The allocation is ``ready`` again once the VM is off."""
+    def stop(self, name: str, *, force: bool) -> Operation:
+        """Start carrying :meth:`plan_stop` out. The allocation is ``ready`` again once the VM is off."""
         self.plan_stop(name, force=force).require()
-        self._run("stop", name, lambda: self.plan_stop(name, force=force))
-        return self.settled(self._hypervisor.domain(name))
+        return self._desk.submit(
+            "stop", name, lambda: self.plan_stop(name, force=force), partial(self._stopped, name)
+        )
+
+    def _stopped(self, name: str, outcome: Outcome) -> None:
+        if outcome is None:
+            self.settled(self._hypervisor.domain(name))
 
     def settled(self, domain: DomainInfo) -> DomainInfo:
         """Note what a look at a domain of ours tells of its allocation: a guest may go off by itself."""
@@ -154,10 +161,10 @@ class Machines:
             return _refused("undefine", name, "vm-running", f"the VM {name} is running", f"vgpumgr vm stop {name}")
         return Plan("undefine", name, (UndefineDomain(name, self._hypervisor.xml(name)),))
 
-    def undefine(self, name: str) -> None:
-        """Carry :meth:`plan_undefine` out."""
+    def undefine(self, name: str) -> Operation:
+        """Start carrying :meth:`plan_undefine` out."""
         self.plan_undefine(name).require()
-        self._run("undefine", name, lambda: self.plan_undefine(name))
+        return self._desk.submit("undefine", name, lambda: self.plan_undefine(name))
 
     def refuse_running(self, allocation: Allocation) -> None:
         """Raise RefusedError ``vm-running`` while a domain holds a device of the allocation."""
@@ -177,11 +184,6 @@ class Machines:
         domain = find_domain(self._hypervisor, allocation.vm)
         if domain is not None and domain.allocation == allocation.id:
             self._hypervisor.undefine(allocation.vm)
-
-    def _run(self, kind: str, name: str, plan: Callable[[], Plan]) -> None:
-        """Carry a plan out and wait for its end; a failure is raised as it was journaled."""
-        operation = self._desk.submit(kind, name, plan)
-        raise_failure(self._desk.wait(operation.id, None))
 
 
 def raise_failure(operation: Operation) -> None:

@@ -80,12 +80,10 @@ def start_restore(desk: Desk, look: Look, ended: Callable[[], None]) -> Sequence
     """Queue an operation for each missing piece; ``ended`` is called after each. What cannot come back is an
     operation that fails; the others go on.
     """
-    operations = []
-    for piece in missing_pieces(desk, look):
-        operation = desk.store.operations.create(desk.new_id(), piece.now.kind, piece.now.subject)
-        desk.enqueue(operation.id, piece.plan, lambda outcome: ended())
-        operations.append(operation)
-    return operations
+    return [
+        desk.submit(piece.now.kind, piece.now.subject, piece.plan, lambda outcome: ended())
+        for piece in missing_pieces(desk, look)
+    ]
 
 
 def _says_something(plan: Plan) -> bool:

@@ -138,7 +138,7 @@ class Backend(SliceBackend, Protocol):
         ...
 
     def define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
-        """The domain that was defined."""
+        """The operation that defines."""
         ...
 
     def plan_start_vm(self, name: str) -> JsonObject:
@@ -146,7 +146,7 @@ class Backend(SliceBackend, Protocol):
         ...
 
     def start_vm(self, name: str) -> JsonObject:
-        """The domain, running."""
+        """The operation that starts."""
         ...
 
     def plan_stop_vm(self, name: str, force: bool) -> JsonObject:
@@ -154,15 +154,15 @@ class Backend(SliceBackend, Protocol):
         ...
 
     def stop_vm(self, name: str, force: bool) -> JsonObject:
-        """The domain, stopping or stopped."""
+        """The operation that stops."""
         ...
 
     def plan_undefine_vm(self, name: str) -> JsonObject:
         """The plan of :meth:`undefine_vm`."""
         ...
 
-    def undefine_vm(self, name: str) -> None:
-        """Remove the domain's definition."""
+    def undefine_vm(self, name: str) -> JsonObject:
+        """The operation that removes the domain's definition."""
         ...
 
     def operations(self, filters: Mapping[str, str]) -> list[JsonObject]:

@@ -55,10 +55,15 @@ def confirm(what: str, yes: bool) -> None:
 
 def carry_out(invocation: Invocation, backend: Backend, operation: JsonObject) -> None:
     """Wait for an operation, show its steps as they finish, print it; raise when it failed."""
+    emit(invocation, succeeded(backend, operation), outcome_text)
+
+
+def succeeded(backend: Backend, operation: JsonObject) -> JsonObject:
+    """Wait for an operation and show its steps as they finish; raise when it failed."""
     final = follow(backend, operation)
     if final["state"] != "succeeded":
         raise_error(final.get("error") or {"code": "failed", "message": f"operation {final['id']} failed"})
-    emit(invocation, final, outcome_text)
+    return final
 
 
 def follow(backend: Backend, operation: JsonObject) -> JsonObject:

@@ -63,13 +63,25 @@ class Client:
                 return
             wanted["cursor"] = page["next_cursor"]
 
-    def post(self, path: str, body: JsonObject, query: Mapping[str, Any] | None = None) -> Any:
+    def post(
+        self,
+        path: str,
+        body: JsonObject,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
         """POST a JSON object, decoded. Carries an idempotency key of its own."""
-        return self._json("POST", path, query, json.dumps(body).encode(), {"Idempotency-Key": str(uuid.uuid4())})
+        sent = {"Idempotency-Key": str(uuid.uuid4()), **(headers or {})}
+        return self._json("POST", path, query, json.dumps(body).encode(), sent)
 
-    def delete(self, path: str, query: Mapping[str, Any] | None = None, etag: str | None = None) -> Any:
+    def delete(
+        self,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
         """DELETE, decoded."""
-        return self._json("DELETE", path, query, headers={"If-Match": etag} if etag else {})
+        return self._json("DELETE", path, query, headers=headers)
 
     def raw(
         self,

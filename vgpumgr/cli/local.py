@@ -183,7 +183,7 @@ class LocalBackend(LocalSlices):
         return self._service.plan_define_vm(allocation_id, template=template, shape=_shape(shape)).to_json()
 
     def define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
-        """The domain that was defined."""
+        """The operation that defines."""
         return self._service.define_vm(allocation_id, template=template, shape=_shape(shape)).to_json()
 
     def plan_start_vm(self, name: str) -> JsonObject:
@@ -191,7 +191,7 @@ class LocalBackend(LocalSlices):
         return self._service.plan_start_vm(name).to_json()
 
     def start_vm(self, name: str) -> JsonObject:
-        """The domain, running."""
+        """The operation that starts."""
         return self._service.start_vm(name).to_json()
 
     def plan_stop_vm(self, name: str, force: bool) -> JsonObject:
@@ -199,16 +199,16 @@ class LocalBackend(LocalSlices):
         return self._service.plan_stop_vm(name, force=force).to_json()
 
     def stop_vm(self, name: str, force: bool) -> JsonObject:
-        """The domain, stopping or stopped."""
+        """The operation that stops."""
         return self._service.stop_vm(name, force=force).to_json()
 
     def plan_undefine_vm(self, name: str) -> JsonObject:
         """The plan of :meth:`undefine_vm`."""
         return self._service.plan_undefine_vm(name).to_json()
 
-    def undefine_vm(self, name: str) -> None:
-        """Remove the domain's definition."""
-        self._service.undefine_vm(name)
+    def undefine_vm(self, name: str) -> JsonObject:
+        """The operation that removes the domain's definition."""
+        return self._service.undefine_vm(name).to_json()
 
     def operations(self, filters: Mapping[str, str]) -> list[JsonObject]:
         """Operations, newest first."""

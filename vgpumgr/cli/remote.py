@@ -11,6 +11,7 @@ from vgpumgr.cli.client import Client
 from vgpumgr.cli.slices import RemoteSlices
 
 JsonObject = dict[str, Any]
+_ASYNC = {"Prefer": "respond-async"}
 
 
 class RemoteBackend(RemoteSlices):
@@ -136,33 +137,34 @@ class RemoteBackend(RemoteSlices):
         return self._post("/v1/vms", {"allocation_id": allocation_id, "template": template, **shape}, dry_run=True)
 
     def define_vm(self, allocation_id: str, template: str, shape: JsonObject) -> JsonObject:
-        """The domain that was defined."""
-        return self._post("/v1/vms", {"allocation_id": allocation_id, "template": template, **shape})
+        """The operation that defines."""
+        return self._begin("/v1/vms", {"allocation_id": allocation_id, "template": template, **shape})
 
     def plan_start_vm(self, name: str) -> JsonObject:
         """The plan of :meth:`start_vm`."""
         return self._post(f"/v1/vms/{quote(name, safe='')}/start", {}, dry_run=True)
 
     def start_vm(self, name: str) -> JsonObject:
-        """The domain, running."""
-        return self._post(f"/v1/vms/{quote(name, safe='')}/start", {})
+        """The operation that starts."""
+        return self._begin(f"/v1/vms/{quote(name, safe='')}/start", {})
 
     def plan_stop_vm(self, name: str, force: bool) -> JsonObject:
         """The plan of :meth:`stop_vm`."""
         return self._post(f"/v1/vms/{quote(name, safe='')}/stop", {"force": force}, dry_run=True)
 
     def stop_vm(self, name: str, force: bool) -> JsonObject:
-        """The domain, stopping or stopped."""
-        return self._post(f"/v1/vms/{quote(name, safe='')}/stop", {"force": force})
+        """The operation that stops."""
+        return self._begin(f"/v1/vms/{quote(name, safe='')}/stop", {"force": force})
 
     def plan_undefine_vm(self, name: str) -> JsonObject:
         """The plan of :meth:`undefine_vm`."""
         result: JsonObject = self._client.delete(f"/v1/vms/{quote(name, safe='')}", {"dry_run": True})
         return result
 
-    def undefine_vm(self, name: str) -> None:
-        """Remove the domain's definition."""
-        self._client.delete(f"/v1/vms/{quote(name, safe='')}")
+    def undefine_vm(self, name: str) -> JsonObject:
+        """The operation that removes the domain's definition."""
+        result: JsonObject = self._client.delete(f"/v1/vms/{quote(name, safe='')}", headers=_ASYNC)
+        return result
 
     def operations(self, filters: Mapping[str, str]) -> list[JsonObject]:
         """Operations, newest first."""
@@ -178,6 +180,11 @@ class RemoteBackend(RemoteSlices):
 
     def _get(self, path: str, query: Mapping[str, Any] | None = None) -> JsonObject:
         result: JsonObject = self._client.get(path, query)
+        return result
+
+    def _begin(self, path: str, body: JsonObject) -> JsonObject:
+        """The operation of a change that the service would otherwise wait for: here it is followed step by step."""
+        result: JsonObject = self._client.post(path, body, headers=_ASYNC)
         return result
 
     def _post(self, path: str, body: JsonObject, *, dry_run: bool = False) -> JsonObject:

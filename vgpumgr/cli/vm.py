@@ -6,7 +6,7 @@ import click
 
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
-from vgpumgr.cli.changes import PLAN, YES, confirm, show_plan
+from vgpumgr.cli.changes import PLAN, YES, confirm, show_plan, succeeded
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import emit
 from vgpumgr.cli.shape import shape_from, shape_options
@@ -75,7 +75,8 @@ def define(invocation: Invocation, allocation_id: str, template: str, plan: bool
     with open_backend(invocation, Needs.SERVICE) as backend:
         if plan:
             return show_plan(invocation, backend.plan_define_vm(allocation_id, template, shape))
-        emit(invocation, backend.define_vm(allocation_id, template, shape), vm_details)
+        name = succeeded(backend, backend.define_vm(allocation_id, template, shape))["subject"]
+        emit(invocation, backend.vm(name), vm_details)
     return EXIT_OK
 
 
@@ -88,7 +89,8 @@ def start(invocation: Invocation, name: str, plan: bool) -> int:
     with open_backend(invocation, Needs.SERVICE) as backend:
         if plan:
             return show_plan(invocation, backend.plan_start_vm(name))
-        emit(invocation, backend.start_vm(name), vm_details)
+        succeeded(backend, backend.start_vm(name))
+        emit(invocation, backend.vm(name), vm_details)
     return EXIT_OK
 
 
@@ -105,7 +107,8 @@ def stop(invocation: Invocation, name: str, force: bool, plan: bool, yes: bool) 
             return show_plan(invocation, backend.plan_stop_vm(name, force))
         if force:
             confirm(f"pull the plug of VM {name}", yes)
-        emit(invocation, backend.stop_vm(name, force), vm_details)
+        succeeded(backend, backend.stop_vm(name, force))
+        emit(invocation, backend.vm(name), vm_details)
     return EXIT_OK
 
 
@@ -120,6 +123,6 @@ def undefine(invocation: Invocation, name: str, plan: bool, yes: bool) -> int:
         if plan:
             return show_plan(invocation, backend.plan_undefine_vm(name))
         confirm(f"remove the definition of VM {name}", yes)
-        backend.undefine_vm(name)
+        succeeded(backend, backend.undefine_vm(name))
     emit(invocation, {"name": name, "undefined": True}, lambda data, _: f"{data['name']}: undefined")
     return EXIT_OK
