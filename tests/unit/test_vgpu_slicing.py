@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.unit.vgpu_hosts import CARD, create, delete, flex, host, look, nvidia, run, sliced, state
+from tests.unit.vgpu_hosts import (
+    CARD,
+    create,
+    delete,
+    flex,
+    h100,
+    host,
+    look,
+    nvidia,
+    run,
+    set_modes,
+    sliced,
+    state,
+)
 from vgpumgr.errors import FailedError
+from vgpumgr.inventory import take_inventory
+from vgpumgr.inventory.kernel_log import with_kernel_log
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.kernel.simulated.faults import Mishap
 from vgpumgr.plans.plan import Plan
+from vgpumgr.telemetry.nvml import open_nvml
+from vgpumgr.vgpu.modes import Modes
+from vgpumgr.vgpu.nvml_port import NvmlPort
+from vgpumgr.vgpu.sriov_manage import sriov_tool
 from vgpumgr.vgpu.sriov_steps import SriovTool
 from vgpumgr.vgpu.vf_plans import plan_slice
 from vgpumgr.vgpu.vf_shares import VfShare
@@ -108,6 +128,53 @@ def test_nvidias_tool_does_what_its_driver_refuses() -> None:
     run(kernel, slice_plan(kernel), {SriovTool: SriovTool(enable, called.append)})
     assert called == [CARD]
     assert fits_something(kernel)
+
+
+def refusing(entry: dict[str, Any]) -> SimulatedKernel:
+    """A host whose driver refuses the plain write, as NVIDIA's does, and says so in the kernel's log."""
+    return host(entry | {"sriov": entry["sriov"] | {"refuses": "ENOENT"}})
+
+
+@pytest.mark.parametrize("count", [None, 0])
+def test_gpu_instances_that_the_tool_wipes_are_there_again(count: int | None) -> None:
+    kernel = refusing(h100())
+    nvml = open_nvml(kernel)
+    ports = {NvmlPort: nvml, SriovTool: sriov_tool(kernel)}
+    set_modes(kernel, nvml, Modes(mig=True))
+    if count == 0:
+        run(kernel, plan_slice(kernel, look(kernel, nvml)[1], nvml=nvml), ports)
+    set_modes(kernel, nvml, Modes(layout=("3g.40gb", "2g.20gb")))
+    before = nvml.card(CARD)
+    run(kernel, plan_slice(kernel, look(kernel, nvml)[1], count, nvml=nvml), ports)
+    after = nvml.card(CARD)
+    assert before is not None and after is not None
+    assert [(item.shape, item.start) for item in after.gpu_instances] == [
+        (item.shape, item.start) for item in before.gpu_instances
+    ]
+
+
+def test_mixed_sizes_that_the_tool_wipes_are_on_again() -> None:
+    kernel = refusing(nvidia("vendor-vfio", mixed=True))
+    nvml = open_nvml(kernel)
+    set_modes(kernel, nvml, Modes(mixed_size=True))
+    run(
+        kernel,
+        plan_slice(kernel, look(kernel, nvml)[1], nvml=nvml),
+        {NvmlPort: nvml, SriovTool: sriov_tool(kernel)},
+    )
+    card = nvml.card(CARD)
+    assert card is not None
+    assert card.mixed_size is True
+
+
+def test_what_the_log_says_of_nvidias_plain_write_does_not_bar_its_tool() -> None:
+    kernel = refusing(nvidia("vendor-vfio"))
+    ports: dict[type, object] = {SriovTool: sriov_tool(kernel)}
+    run(kernel, slice_plan(kernel), ports)
+    said = f"nvidia {CARD}: driver does not support SR-IOV configuration via sysfs"
+    (gpu,) = with_kernel_log(take_inventory(kernel), [said]).gpus
+    run(kernel, plan_slice(kernel, gpu, 0), ports)
+    assert kernel.read(f"{DEVICE}/sriov_numvfs") == b"0\n"
 
 
 def fits_something(kernel: SimulatedKernel) -> bool:

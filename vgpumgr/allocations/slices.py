@@ -88,7 +88,7 @@ class Slices:
         """The plan that leaves a card with that many VFs (``None``: all, 0: none), kept over reboots."""
         gpu = self._find_gpu(self._look(), address)
         claimed = {record.id for record in self._records() or ()}
-        plan = plan_slice(self._kernel, gpu, vfs, share, claimed=claimed)
+        plan = plan_slice(self._kernel, gpu, vfs, share, claimed=claimed, nvml=self._nvml())
         total = gpu.sriov.total_vfs if gpu.sriov is not None else 0
         return self._remembered(plan, gpu, {"vfs": total if vfs is None else vfs})
 

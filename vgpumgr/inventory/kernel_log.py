@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from vgpumgr import address
 from vgpumgr.kernel.port import Kernel, read_text
 from vgpumgr.model.host import Gpu, HostInventory
 
-_REFUSALS = (
-    "driver does not support SR-IOV configuration via sysfs",
-    "no driver bound to device; cannot configure SR-IOV",
-)
+_REFUSAL = "driver does not support SR-IOV configuration via sysfs"
 
 
 KERNEL_LOG = "/dev/kmsg"
@@ -30,14 +28,16 @@ def with_kernel_log(inventory: HostInventory, lines: Iterable[str]) -> HostInven
 
     ``lines`` are log lines in any of the usual forms: ``[    4.0] i915 0000:00:02.0: driver does not ...``.
     """
-    refused = {name for line in lines if line.rstrip().endswith(_REFUSALS) for name in _addresses(line)}
-    gpus = tuple(_refused(gpu) if gpu.address in refused else gpu for gpu in inventory.gpus)
+    refused = {said for line in lines if line.rstrip().endswith(_REFUSAL) for said in _speakers(line)}
+    gpus = tuple(_refused(gpu) if (gpu.function.driver, gpu.address) in refused else gpu for gpu in inventory.gpus)
     return inventory._replace(gpus=gpus)
 
 
-def _addresses(line: str) -> Iterable[str]:
-    words = (word.rstrip(":") for word in line.split())
-    return (word for word in words if address.is_address(word))
+def _speakers(line: str) -> Iterable[tuple[str, str]]:
+    """The driver and the address at the head of the line. What another driver said before is of no account."""
+    # ``6,123,456,-;i915 0000:00:02.0: ...`` is how /dev/kmsg begins a line.
+    words = [word.rpartition(";")[2].rstrip(":") for word in line.split()]
+    return ((driver, name) for driver, name in pairwise(words) if address.is_address(name))
 
 
 def _refused(gpu: Gpu) -> Gpu:

@@ -152,7 +152,8 @@ def cannot_enable(gpu: Gpu) -> Reason | None:
     if driver == "gim":
         message = f"the number of virtual functions of {name} is chosen when its driver gim is loaded"
         return Reason("vfs-by-driver", message, (name,))
-    if sriov.driver_ready is False or driver in _NEVER_ENABLE:
+    # NVIDIA's driver refuses the plain write, and the log says so ever after: its own tool enables them.
+    if (sriov.driver_ready is False and driver != "nvidia") or driver in _NEVER_ENABLE:
         return Reason("driver-cannot-enable", f"the driver {driver} of {name} cannot enable VFs", (name,))
     return None
 

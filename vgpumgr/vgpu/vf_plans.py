@@ -15,6 +15,8 @@ from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.cards import cannot_enable
 from vgpumgr.vgpu.guards import not_to_be_cut
+from vgpumgr.vgpu.mode_steps import CreateGpuInstance, SetMixedSize
+from vgpumgr.vgpu.nvml_port import NvmlCard, NvmlPort
 from vgpumgr.vgpu.sriov_steps import SetAutoprobe, SetVfCount
 from vgpumgr.vgpu.vf_shares import VfShare, share_steps, shares_supported
 
@@ -28,10 +30,12 @@ def plan_slice(
     share: VfShare | None = None,
     *,
     claimed: Collection[str] = (),
+    nvml: NvmlPort | None = None,
 ) -> Plan:
     """The plan that leaves the card with ``count`` VFs (``None``: all it has; 0: none), or the refusal.
 
-    Refused while anything lives on VFs that would go, or one of them is ``claimed`` by an allocation.
+    Refused while anything lives on VFs that would go, or one of them is ``claimed`` by an allocation. ``nvml``
+    tells of modes that the change may wipe: the plan brings them back.
     """
     total = gpu.sriov.total_vfs if gpu.sriov is not None else 0
     now = gpu.sriov.num_vfs if gpu.sriov is not None else 0
@@ -44,7 +48,8 @@ def plan_slice(
         return Plan("slice", gpu.address, refusal=refusal)
     vfs = gpu.sriov.vfs if gpu.sriov is not None else ()
     steps = [CheckIdle(gpu.address, (gpu.address, *vfs)), *enable_steps(kernel, gpu, wanted, share)]
-    return Plan("slice", gpu.address, tuple(steps))
+    told = nvml.card(gpu.address) if nvml is not None and gpu.function.vendor_id == _NVIDIA else None
+    return Plan("slice", gpu.address, (*steps, *_modes_again(told, wanted)))
 
 
 def enable_steps(kernel: Kernel, gpu: Gpu, count: int, share: VfShare | None = None) -> list[Step]:
@@ -66,6 +71,18 @@ def enable_steps(kernel: Kernel, gpu: Gpu, count: int, share: VfShare | None = N
         steps.append(SetVfCount(gpu.address, count, 0, at_least=nvidia and count <= total))
     if quiet:
         steps.append(SetAutoprobe(gpu.address, "1", "0"))
+    return steps
+
+
+def _modes_again(card: NvmlCard | None, count: int) -> list[Step]:
+    """NVIDIA's tool rebinds the driver, which wipes GPU instances and mixed-size mode, on the way up and down."""
+    if card is None:
+        return []
+    steps: list[Step] = [
+        CreateGpuInstance(card.address, item.profile_id, item.shape, item.start) for item in card.gpu_instances
+    ]
+    if card.mixed_size and count:
+        steps.append(SetMixedSize(card.address, True))
     return steps
 
 
