@@ -30,16 +30,19 @@ class Reading:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
 
-    def inventory(self) -> HostInventory:
-        """The whole host: functions, groups, GPUs with vGPUs, claims of ours and owners from libvirt."""
+    def inventory(self, but_for: str | None = None) -> HostInventory:
+        """The whole host: functions, groups, GPUs with vGPUs, claims of ours and owners from libvirt.
+
+        ``but_for``: an allocation that asks for itself: what is promised to it is no obstacle.
+        """
         try:
             owners = self._owners()
         except UnavailableError as error:
-            return owners_unknown(look(self.kernel, self._promises(), nvml=self._nvml), error.message)
-        return look(self.kernel, self._promises(), owners, self._nvml)
+            return owners_unknown(look(self.kernel, self._promises(but_for), nvml=self._nvml), error.message)
+        return look(self.kernel, self._promises(but_for), owners, self._nvml)
 
-    def _promises(self) -> Promises:
-        """What the store has promised; nothing where no store is open."""
+    def _promises(self, but_for: str | None) -> Promises:
+        """What the store has promised to all allocations but one; nothing where no store is open."""
         return NO_PROMISES
 
     def _owners(self) -> Mapping[str, str] | None:
@@ -89,8 +92,8 @@ class Reading:
         return place(inventory, naming_a_gpu(inventory, request))
 
     def check_domain(self, xml: bytes) -> CheckResult:
-        """Preflight of any domain XML against this host."""
-        from vgpumgr.domain.document import parse_domain
+        """Preflight of any domain XML against this host. One of ours has a right to its allocation's devices."""
+        from vgpumgr.domain.document import allocation_of, parse_domain
         from vgpumgr.domain.preflight import check
         from vgpumgr.domain.schema import schema_errors
 
@@ -99,7 +102,7 @@ class Reading:
             owners, libvirt = self._owners(), self._libvirt_version()
         except UnavailableError:
             owners, libvirt = None, None
-        return check(root, self.inventory(), owners, libvirt=libvirt, schema=schema_errors(root))
+        return check(root, self.inventory(allocation_of(root)), owners, libvirt=libvirt, schema=schema_errors(root))
 
     def snapshot(self, out: IO[bytes]) -> None:
         """Write a tar that ``--sysfs-root`` reads again; serial numbers and MAC addresses left out."""

@@ -56,8 +56,8 @@ class Service(Reading):
         self._waiting_for: list[str] = ["the service to start"] if desk is not None else []
 
     # -- what Reading asks ------------------------------------------------------------------------------
-    def _promises(self) -> Promises:
-        return self._desk.promises() if self._desk is not None else NO_PROMISES
+    def _promises(self, but_for: str | None) -> Promises:
+        return self._desk.promises(but_for) if self._desk is not None else NO_PROMISES
 
     def _owners(self) -> Mapping[str, str] | None:
         return self._hypervisor.owners() if self._hypervisor is not None else None

@@ -172,3 +172,14 @@ def test_a_check_takes_the_xml_itself(client: FlaskClient) -> None:
     assert (answer.status_code, answer.get_json()["devices"]) == (200, [])
     bad = client.post("/v1/domain-checks", data=b"<domain", content_type="text/xml")
     assert (bad.status_code, bad.get_json()["code"]) == (400, "domain-xml-invalid")
+
+
+def test_the_domain_of_an_allocation_may_have_what_is_promised_to_it(
+    client: FlaskClient, allocate: Allocate
+) -> None:
+    xml = client.get(f"/v1/allocations/{allocate('vm1')['id']}/xml").get_data()
+    answer = client.post("/v1/domain-checks", data=xml, content_type="application/xml")
+    assert answer.get_json()["problems"] == []
+    stranger = xml.replace(b"<metadata>", b"<title>").replace(b"</metadata>", b"</title>")
+    problems = client.post("/v1/domain-checks", data=stranger, content_type="application/xml").get_json()["problems"]
+    assert "reserved" in {problem["code"] for problem in problems}
