@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from vgpumgr.address import sort_key
-from vgpumgr.errors import Reason
+from vgpumgr.errors import Reason, UsageError
 from vgpumgr.inventory.classes import is_vfio_driver
 from vgpumgr.inventory.variants import best_vfio_driver, module_of
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
@@ -39,8 +39,15 @@ def plan_bind(
     """The plan that puts a GPU and its companions on VFIO drivers.
 
     ``driver``: ``auto`` (a variant driver where the host has one that fits) or a VFIO driver's name, for the
-    GPU's primary function; companions always take ``vfio-pci``. Empty when all are there already.
+    GPU's primary function; companions always take ``vfio-pci``. Empty when all are there already. UsageError
+    ``driver-invalid`` for another driver: what is meant for a VM is never given to the host's.
     """
+    if driver != "auto" and not is_vfio_driver(driver):
+        raise UsageError(
+            f"{driver!r} is no VFIO driver",
+            hint="leave it out, or name vfio-pci or one of its variants, such as xe-vfio-pci",
+            code="driver-invalid",
+        )
     functions = _functions(inventory, gpu, also)
     wanted = {
         item.address: _driver_for(kernel, item, driver if item.address == gpu.address else "auto")

@@ -181,5 +181,5 @@ def test_the_domain_of_an_allocation_may_have_what_is_promised_to_it(
     answer = client.post("/v1/domain-checks", data=xml, content_type="application/xml")
     assert answer.get_json()["problems"] == []
     stranger = xml.replace(b"<metadata>", b"<title>").replace(b"</metadata>", b"</title>")
-    problems = client.post("/v1/domain-checks", data=stranger, content_type="application/xml").get_json()["problems"]
-    assert "reserved" in {problem["code"] for problem in problems}
+    answer = client.post("/v1/domain-checks", data=stranger, content_type="application/xml")
+    assert "reserved" in {problem["code"] for problem in answer.get_json()["problems"]}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
 
 import click
 import pytest
 
-from tests.cli.conftest import Vgpumgr
+from tests.cli.conftest import CHECKOUT, Vgpumgr
 from vgpumgr.cli.base import VerbCommand
 from vgpumgr.cli.root import NOUNS, cli
 
@@ -39,6 +41,23 @@ def test_help_has_a_sentence_examples_and_the_common_options(path: tuple[str, ..
     assert f"vgpumgr {' '.join(path)}" in command.examples or "vgpumgr" in command.examples
     missing = [option for option in EVERYWHERE if option not in ended.out]
     assert not missing
+
+
+def command_lines() -> list[str]:
+    """Every command line that the help and the pages for users show, on one line each."""
+    shown = [line for command in VERBS.values() for line in getattr(command, "examples", "").splitlines()]
+    for page in (CHECKOUT / "README.md", *(CHECKOUT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        blocks = re.findall(r"^```(?:sh|console)?\n(.*?)^```|((?:^    .*\n)+)", text, re.MULTILINE | re.DOTALL)
+        shown += [line for block in blocks for part in block for line in part.splitlines()]
+    lines = [re.sub(r"\s+[#|>].*", "", line).strip().removeprefix("$ ") for line in shown]
+    return sorted({line for line in lines if line.startswith("vgpumgr ") and "…" not in line and "$(" not in line})
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_what_the_help_and_the_pages_show_can_be_typed(line: str, vgpumgr: Vgpumgr) -> None:
+    """An option that is not there is found before ``--help`` is followed."""
+    assert vgpumgr(*shlex.split(line)[1:], "--help").status == 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vgpumgr.binding import plan_bind, plan_release
-from vgpumgr.errors import DeadlineError, FailedError
+from vgpumgr.errors import DeadlineError, FailedError, UsageError
 from vgpumgr.inventory import take_inventory
 from vgpumgr.kernel.simulated.build import build
 from vgpumgr.kernel.simulated.faults import Mishap
@@ -300,3 +300,11 @@ def test_a_dead_gpu_is_neither_bound_nor_given_back() -> None:
         assert plan.refusal is not None
         assert plan.refusal.code == "failed"
         assert "power" in plan.refusal.message
+
+
+@pytest.mark.parametrize("driver", ["nvidia", "", "vfio", "vfio-pci-x"])
+def test_only_vfio_drivers_are_bound_to(driver: str) -> None:
+    kernel = two_cards()
+    with pytest.raises(UsageError) as caught:
+        bind_plan(kernel, CARD, driver=driver)
+    assert caught.value.code == "driver-invalid"

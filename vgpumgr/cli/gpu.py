@@ -91,6 +91,7 @@ FORCE = click.option(
     "--driver", default="auto", show_default=True, help="VFIO driver; auto picks the best the kernel has."
 )
 @click.option(
+    "--also",
     "--with",
     "also",
     metavar="ADDRESS",
