@@ -67,7 +67,7 @@ def plan_bind(
     steps += _move(kernel, moving, {item.address: wanted[item.address][0] for item in moving})
     if gpu.function.iommu_group is not None:
         steps.append(CheckGroup(gpu.address, gpu.function.iommu_group))
-    return Plan("bind", gpu.address, tuple(steps), warnings=_overruled(gpu, force))
+    return Plan("bind", gpu.address, tuple(steps), warnings=_overruled(gpu, force, also))
 
 
 def plan_release(
@@ -204,15 +204,20 @@ def _hint(gpu: Gpu, reasons: Sequence[Reason]) -> str:
     shared = [name for reason in reasons if reason.code == "group-shared" for name in reason.addresses]
     if shared:
         named = " ".join(f"--also {name}" for name in shared if name not in own)
-        force = " --force" if any(reason.code in FORCIBLE for reason in reasons) else ""
+        used = any(holder.address in shared for holder in gpu.holders)
+        force = " --force" if used or any(reason.code in FORCIBLE for reason in reasons) else ""
         return f"to take these from the host too, name each of them: {named}{force}"
     if all(reason.code in FORCIBLE for reason in reasons):
         return "if the host can do without it, repeat with --force"
     return f"'vgpumgr host doctor' says what to change for {gpu.address}"
 
 
-def _overruled(gpu: Gpu, force: bool) -> tuple[Reason, ...]:
-    return tuple(reason for reason in gpu.passthrough.reasons if force and reason.code in FORCIBLE)
+def _overruled(gpu: Gpu, force: bool, also: Sequence[str]) -> tuple[Reason, ...]:
+    """What force takes from the host, of the GPU and of the members that are named with it."""
+    if not force:
+        return ()
+    own = [reason for reason in gpu.passthrough.reasons if reason.code in FORCIBLE]
+    return (*own, *(_in_use(holder) for holder in gpu.holders if holder.address in also))
 
 
 RELEASE_STOPPERS = frozenset({"in-use", "reserved"})

@@ -187,6 +187,22 @@ def test_a_shared_boot_display_says_all_it_takes_to_have_it() -> None:
     assert bind_plan(kernel, also=["0000:18:00.0"], force=True).refusal is None
 
 
+def test_what_is_taken_along_by_force_is_said_with_its_use() -> None:
+    disk = {"address": "0000:18:00.0", "id": "144d:a808", "class": "010802", "driver": "nvme", "group": 7}
+    functions = [*({**item, "group": 7} for item in card("17")), {**disk, "disk": "nvme0n1 259:0"}]
+    kernel = host(*functions, mounts={"/": "259:0 /dev/nvme0n1"})
+    refusal = bind_plan(kernel).refusal
+    assert refusal is not None
+    assert refusal.hint.endswith(": --also 0000:18:00.0 --force")
+    refused = bind_plan(kernel, also=["0000:18:00.0"]).refusal
+    assert refused is not None
+    assert refused.code == "in-use-by-host"
+    plan = bind_plan(kernel, also=["0000:18:00.0"], force=True)
+    assert plan.refusal is None
+    assert [(reason.code, reason.addresses) for reason in plan.warnings] == [("in-use-by-host", ("0000:18:00.0",))]
+    assert "mount /" in plan.warnings[0].message
+
+
 def test_a_refusal_sends_to_the_doctor_for_the_gpu_that_was_named() -> None:
     refusal = bind_plan(refused_vfs()).refusal
     assert refusal is not None
