@@ -213,6 +213,30 @@ def test_promises_take_room_and_set_the_size() -> None:
     assert capacity(state, shape("NVIDIA A40-4C"), MANY).limit.code == "size-class"
 
 
+@pytest.mark.parametrize(
+    ("on_card", "profile", "offered", "vfs", "limit"),
+    [
+        (held("GRID T4-4Q"), "GRID T4-8Q", 0, None, "size-class"),
+        (held("NVIDIA A40-8Q"), "NVIDIA A40-4Q", 0, MANY, "size-class"),
+        (held(*["NVIDIA A40-8Q"] * 6), "NVIDIA A40-8Q", 0, 0, "max-instances"),
+    ],
+)
+def test_a_promise_does_not_hide_why_a_card_takes_no_more(
+    on_card: tuple[Resident, ...], profile: str, offered: int, vfs: int | None, limit: str
+) -> None:
+    state = card((*on_card, *promised(on_card[0].shape.name)), vfs=vfs, of=profile)
+    found = capacity(state, shape(profile), offered)
+    assert (found.left, found.limit.code) == (0, limit)
+
+
+def test_the_last_one_that_is_promised_is_said_to_be_promised() -> None:
+    sample = Shape("mtty-1", "mtty-1")
+    state = CardState("mtty", SizeMode.FREE, (Resident(sample, reserved=True),))
+    found = capacity(state, sample, 1)
+    assert (found.left, found.limit.code) == (0, "reserved")
+    assert found.limit.message == "the driver of mtty has 1 more of mtty-1, 1 of them promised"
+
+
 def test_what_nobody_tells_is_none() -> None:
     unknown = Shape("9", "something")
     assert capacity(CardState(CARD, SizeMode.EQUAL), unknown, None).limit.code == "capacity-unknown"

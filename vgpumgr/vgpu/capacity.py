@@ -92,8 +92,9 @@ def capacity(card: CardState, shape: Shape, offered: int | None) -> Capacity:
     if not bounds:
         message = f"nothing tells how many of {shape.name} {card.address} takes"
         return Capacity(0, Reason("capacity-unknown", message, (card.address,)))
-    left, limit = min(bounds, key=lambda bound: bound[0])
-    return Capacity(max(left, 0), limit)
+    # Promises can take a bound below none; of those that leave none, the first is the cause and the rest follow.
+    left, limit = min(((max(left, 0), limit) for left, limit in bounds), key=lambda bound: bound[0])
+    return Capacity(left, limit)
 
 
 _Bound = tuple[int, Reason]
@@ -198,6 +199,8 @@ def _told_places(card: CardState, shape: Shape, reserved: Sequence[Shape]) -> _B
     width = shape.framebuffer_mib or total
     spoiled = sum(_spoiled(other, width, total) if width else told for other in reserved)
     message = f"{told} places for {shape.name} on {card.address} are free"
+    if spoiled:
+        message += f", {min(spoiled, told)} of them promised"
     return told - spoiled, Reason("placement", message, (card.address,))
 
 
@@ -240,7 +243,9 @@ def _offer(card: CardState, shape: Shape, offered: int | None) -> list[_Bound]:
         message = f"the driver of {card.address} has {offered} more of {shape.name}"
     else:
         message = f"{offered} virtual functions of {card.address} offer {shape.name}"
-    code = "not-offered" if offered == 0 else "driver-offer"
+    if reserved and offered:
+        message += f", {min(reserved, offered)} of them promised"
+    code = "not-offered" if offered == 0 else "reserved" if offered <= reserved else "driver-offer"
     return [(offered - reserved, Reason(code, message, (card.address,)))]
 
 
