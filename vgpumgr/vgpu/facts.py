@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 Sizes = Mapping[str, int]
 """By size: the GB in a profile's name (``"8"``), for MIG-backed ones with the slices before it (``"4-20"``). Where
-one series differs, it has an entry of its own (``"4C"``, ``"2-12CME"``)."""
+one series differs, it has an entry of its own (``"4C"``)."""
 
 _NONE: Sizes = MappingProxyType({})
 
@@ -71,6 +71,19 @@ SERIES = {
 HALF_GB_HEADS = 2
 HALF_GB_RESOLUTION = "2560x1600"
 
+
+def _sevenths(seventh: str, quarter: str, half: str, whole: str) -> Sizes:
+    """How often each GPU instance fits on a board of seven compute slices and eight of memory [M]."""
+    return {
+        f"1-{seventh}": 7,
+        f"1-{quarter}": 4,
+        f"2-{quarter}": 3,
+        f"3-{half}": 2,
+        f"4-{half}": 1,
+        f"7-{whole}": 1,
+    }
+
+
 FAMILIES = (
     # [G]: 8 GB to each GPU of the board
     Family(
@@ -114,7 +127,7 @@ FAMILIES = (
         models=("A30",),
         equal={"24": 1, "12": 2, "8": 3, "6": 4, "4": 6},
         mixed={"24": 1, "12": 2, "8": 2, "6": 4, "4": 4},
-        mig={"4-24": 1, "2-12": 2, "2-12CME": 2, "1-6": 4},
+        mig={"4-24": 1, "2-12": 2, "1-6": 4},
     ),
     # [C] [V] [M]
     Family(
@@ -139,7 +152,7 @@ FAMILIES = (
     ),
     # [C] [M]
     Family(
-        models=("H100L", "H100XL"),
+        models=("H100L", "H100XL", "H800L"),
         equal={"94": 1, "47": 2, "23": 4, "15": 6, "11": 8, "6": 15, "4": 23},
         mixed={"94": 1, "47": 2, "23": 4, "15": 4, "11": 8, "6": 8, "4": 16},
         mig={"7-94": 1, "4-47": 1, "3-47": 2, "2-24": 3, "1-24": 4, "1-12": 7},
@@ -153,7 +166,7 @@ FAMILIES = (
     ),
     # [C] [M]
     Family(
-        models=("H200", "H200X"),
+        models=("H200", "H200X", "H20X"),
         equal={"141": 1, "70": 2, "35": 4, "28": 5, "17": 8, "14": 10, "8": 16, "7": 20, "4": 32},
         mixed={"141": 1, "70": 2, "35": 4, "28": 5, "17": 8, "14": 10, "8": 16, "7": 20, "4": 32},
         mig={"7-141": 1, "4-71": 1, "3-71": 2, "2-35": 3, "1-35": 4, "1-18": 7},
@@ -164,7 +177,14 @@ FAMILIES = (
         models=("H20",),
         equal={"96": 1, "48": 2, "24": 4, "16": 6, "12": 8, "6": 16, "4": 24},
         mixed={"96": 1, "48": 2, "24": 2, "16": 4, "12": 4, "6": 8, "4": 8},
+        mig=_sevenths("12", "24", "48", "96"),
     ),
+    # [C] [M]: boards that share their time only as a whole
+    Family(models=("B200X",), equal={"180": 1}, mig=_sevenths("23", "45", "90", "180")),
+    Family(models=("B300X",), equal={"269": 1}, mig=_sevenths("34", "67", "135", "269")),
+    Family(models=("GB200",), equal={"189": 1}, mig=_sevenths("24", "47", "95", "189")),
+    Family(models=("GH200",), equal={"96": 1}, mig=_sevenths("12", "24", "48", "96")),
+    Family(models=("GH200L",), equal={"144": 1}, mig=_sevenths("18", "36", "72", "144")),
     # [H] for the sizes; how many fit is [C]'s rule: what the framebuffer holds, and 32 at most
     Family(
         models=("RTX Pro 6000 Blackwell DC",),
