@@ -80,14 +80,29 @@ class Runner:
             task.done.set()
 
     def _run(self, task: _Task) -> None:
-        outcome: Outcome = None
         try:
-            with self._lock.held():
-                execute(task.operation_id, task.plan(), self._context, self._journal)
-        except VgpumgrError as error:
-            outcome = error
-        try:
+            outcome: Outcome = None
+            try:
+                with self._lock.held():
+                    execute(task.operation_id, _planned(task), self._context, self._journal)
+            except VgpumgrError as error:
+                outcome = error
             task.ended(outcome)
         except VgpumgrError:
             # The store would not take the outcome. It is in the journal, or the next start finds it open.
             log.exception("operation %s ended, but its outcome could not be recorded", task.operation_id)
+        except Exception:
+            # A fault of ours, maybe halfway: the next start takes the operation up. Others are not to wait for it.
+            log.exception("operation %s met a fault of vgpumgr itself", task.operation_id)
+
+
+def _planned(task: _Task) -> Plan:
+    """The operation's plan. A fault of ours ends it here, with nothing touched."""
+    try:
+        return task.plan()
+    except VgpumgrError:
+        raise
+    except Exception as fault:
+        log.exception("operation %s could not be planned", task.operation_id)
+        message = f"vgpumgr met a fault of its own before it changed anything: {type(fault).__name__}"
+        raise VgpumgrError(message, hint="its log has the details; please report it") from fault
