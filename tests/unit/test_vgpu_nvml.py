@@ -70,3 +70,12 @@ def test_an_instance_without_its_compute_instance_is_taken_back(monkeypatch: pyt
     card = nvml.card(CARD)
     assert card is not None
     assert card.gpu_instances == ()
+
+
+def test_the_most_that_fit_is_asked_anew_for_it_goes_by_the_cards_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = open_nvml(host(h100()))
+    for most in (2, 3):
+        monkeypatch.setattr(SimulatedNvml, "nvmlVgpuTypeGetMaxInstances", lambda *_, most=most: most)
+        told = nvml.card(CARD)
+        assert told is not None
+        assert {profile.max_instances for profile in told.profiles} == {most}

@@ -135,14 +135,16 @@ class Nvml(NvmlPort):
         for number in self._ask("nvmlDeviceGetSupportedVgpus", handle) or ():
             known = self._types.get(number)
             if known is None:
-                known = self._types[number] = self._type(handle, number)
+                known = self._types[number] = self._type(number)
             places = None
             if mixed and known.gpu_instance_profile is None:
                 found = self._ask("nvmlDeviceGetVgpuTypeCreatablePlacements", handle, number)
                 places = int(found.count) if found is not None else None
-            yield known._replace(places=places)
+            # Unlike the rest, the most that fit is not the type's alone: it is the card's, in the mode it is in.
+            most = self._ask("nvmlVgpuTypeGetMaxInstances", handle, number)
+            yield known._replace(max_instances=most, places=places)
 
-    def _type(self, handle: Any, number: int) -> NvmlProfile:
+    def _type(self, number: int) -> NvmlProfile:
         size = self._ask("nvmlVgpuTypeGetFramebufferSize", number)
         resolution = self._ask("nvmlVgpuTypeGetResolution", number)
         instance = self._ask("nvmlVgpuTypeGetGpuInstanceProfileId", number)
@@ -151,7 +153,6 @@ class Nvml(NvmlPort):
             id=int(number),
             name=_text(self._ask("nvmlVgpuTypeGetName", number) or str(number)),
             framebuffer_mib=size >> 20 if size is not None else None,
-            max_instances=self._ask("nvmlVgpuTypeGetMaxInstances", handle, number),
             max_per_vm=self._ask("nvmlVgpuTypeGetMaxInstancesPerVm", number),
             max_per_gpu_instance=self._ask("nvmlVgpuTypeGetMaxInstancesPerGpuInstance", number),
             heads=self._ask("nvmlVgpuTypeGetNumDisplayHeads", number),
