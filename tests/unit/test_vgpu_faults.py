@@ -235,6 +235,22 @@ def test_a_vf_that_became_another_vgpu_is_not_cleared() -> None:
     assert [vgpu.profile for vgpu in state(kernel).instances] == ["NVIDIA A40-4Q"]
 
 
+def test_a_vgpu_that_cannot_be_read_any_more_is_not_taken_for_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = machine(nvidia("vendor-vfio"))
+    handle = create(kernel, "NVIDIA A40-8Q")[0].handle or ""
+    read = kernel.read
+
+    def unreadable(path: str) -> bytes:
+        if path.endswith(f"{handle}/nvidia/current_vgpu_type"):
+            raise OSError(errno.EIO, "unreadable", path)
+        return read(path)
+
+    monkeypatch.setattr(kernel, "read", unreadable)
+    with pytest.raises(FailedError) as caught:
+        delete(kernel, handle)
+    assert caught.value.code == "kernel-refused"
+
+
 def test_a_creation_cut_short_by_a_crash_is_taken_back() -> None:
     kernel = machine(t4())
     plan = order(kernel, Order("GRID T4-4Q", 2)).plan

@@ -154,6 +154,16 @@ def test_a_vf_whose_type_cannot_be_read_is_not_free(tree: HostTree) -> None:
     assert set(creatable(tree.state()).values()) == {0}
 
 
+def test_a_vf_whose_type_cannot_be_read_counts_as_a_vgpu(tree: HostTree) -> None:
+    tree.card_with_vfs(PF, VFS[:3], ids="10de:26b9")
+    tree.typed_vf(VFS[0], "ID    : vGPU Name\n", "nonsense")
+    for vf in VFS[1:3]:
+        tree.typed_vf(vf, "1155 : NVIDIA L40S-24Q\n")
+    state = tree.state()
+    assert [(vgpu.id, vgpu.profile_id) for vgpu in state.instances] == [(VFS[0], "unknown")]
+    assert creatable(state)["1155"] == 1
+
+
 def test_an_unknown_card_is_told_one_at_a_time(tree: HostTree) -> None:
     tree.card_with_vfs(PF, VFS, ids="10de:ffff")
     for vf in VFS:

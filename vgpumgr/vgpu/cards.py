@@ -79,21 +79,23 @@ def _mdev_offers(gpu: Gpu, types: MdevTypes, free: tuple[str, ...] | None) -> It
 
 
 def vendor_card(gpu: Gpu, vfs: Sequence[VendorVf], functions: Functions) -> Card:
-    """A card whose VFs are given a type and are the vGPUs themselves."""
+    """A card whose VFs are given a type and are the vGPUs themselves.
+
+    A VF whose current type cannot be read may carry a vGPU: it is not free, and counts as one of unknown type.
+    """
     names = merged_names(vfs)
     instances = tuple(
         Vgpu(
             id=vf.address,
-            profile_id=vf.current,
-            profile=names.get(vf.current),
+            profile_id=vf.current or UNKNOWN_TYPE,
+            profile=names.get(vf.current or UNKNOWN_TYPE),
             parent=vf.address,
             iommu_group=_group(functions, vf.address),
             gpu_instance=vf.gpu_instance,
         )
         for vf in vfs
-        if vf.current is not None and vf.current != NO_TYPE
+        if vf.current != NO_TYPE
     )
-    # A VF whose current type cannot be read is not free: it may carry a vGPU.
     free = {vf.address: {type_id for type_id, _ in vf.creatable} for vf in vfs if vf.current == NO_TYPE}
     offers = []
     for type_id, name in names.items():

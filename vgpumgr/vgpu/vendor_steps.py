@@ -212,12 +212,19 @@ class ClearVgpuType(Step):
         return NO_TYPE
 
     def is_done(self, context: StepContext) -> bool:
-        """See :class:`Step`. A VF that vanished carries nothing."""
-        return type_of(context.kernel, self.address) in (NO_TYPE, None)
+        """See :class:`Step`. A VF that vanished carries nothing; one that cannot be read may."""
+        found = type_of(context.kernel, self.address)
+        return found == NO_TYPE or (found is None and not context.kernel.exists(type_path(self.address)))
 
     def apply(self, context: StepContext) -> None:
         """See :class:`Step`. Raises :class:`FailedError` when the VF carries another type by now."""
         found = type_of(context.kernel, self.address)
+        if found is None:
+            raise FailedError(
+                f"{self.describe()}: what it carries now cannot be read",
+                hint=f"look at {type_path(self.address)} and ask again",
+                code="kernel-refused",
+            )
         if found != self.type_id:
             raise FailedError(
                 f"{self.address} carries type {found}, not {self.type_id}: it is another vGPU by now",
