@@ -260,6 +260,20 @@ def test_a_second_head_is_part_of_its_card(tree: HostTree) -> None:
     assert [each.address for each in look(tree).gpus] == ["0000:00:02.0"]
 
 
+def test_virtual_functions_of_the_second_heads_class_do_not_travel_with_their_card(tree: HostTree) -> None:
+    tree.function("0001:44:00.0", "038000", "8086:56c0", "i915", 90, sriov_totalvfs="31", sriov_numvfs="2")
+    for number in (1, 2):
+        tree.function(f"0001:44:00.{number}", "038000", "8086:56c0", "vfio-pci", 91, physfn="0001:44:00.0")
+    assert companions(tree, "0001:44:00.0") == []
+
+
+def test_displays_side_by_side_are_cards_of_their_own_and_not_companions(tree: HostTree) -> None:
+    tree.function("0000:05:00.0", "038000", "1002:740f", "amdgpu", 1)
+    tree.function("0000:05:00.1", "038000", "1002:740f", "amdgpu", 2)
+    assert len(look(tree).gpus) == 2
+    assert companions(tree, "0000:05:00.0") == []
+
+
 def test_gpus_side_by_side_in_one_slot_are_cards_of_their_own(tree: HostTree) -> None:
     tree.function("0000:05:00.0", "030200", "10de:2330", "nvidia", 1)
     tree.function("0000:05:00.1", "030200", "10de:2330", "nvidia", 2)

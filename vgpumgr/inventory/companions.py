@@ -48,7 +48,7 @@ def find_companions(
         return ()
     found: dict[str, tuple[PciFunction, str]] = {}
     for other in cards.slot_mates(gpu):
-        if _same_card(gpu, other):
+        if _same_card(gpu, other, cards):
             found[other.address] = (other, "same slot")
     for other in cards.behind_own_switch(gpu):
         if is_audio(other.class_id):
@@ -65,6 +65,8 @@ def is_second_head(function: PciFunction, cards: CardMap) -> bool:
     """True for a display function (class 0380) beside function 0 of the same card: no GPU of its own."""
     if function.class_id is None or not function.class_id.startswith("0380") or function.address.endswith(".0"):
         return False
+    if function.physfn is not None:
+        return False  # Virtual functions of a card share its slot, too.
     first = cards.functions.get(function.address[:-1] + "0")
     return (
         first is not None
@@ -88,12 +90,12 @@ def strangers(
     return [member for member in members if member is not None and not member.is_bridge]
 
 
-def _same_card(gpu: PciFunction, other: PciFunction) -> bool:
+def _same_card(gpu: PciFunction, other: PciFunction, cards: CardMap) -> bool:
     """Functions of one slot are one card when one maker made them; audio always goes with the display.
 
     An integrated GPU shares its slot with the chipset's USB and crypto functions, which are not its own.
     """
-    if not _may_travel(other) and not (other.class_id or "").startswith("0380"):
+    if not _may_travel(other) and not is_second_head(other, cards):
         return False
     return is_audio(other.class_id) or (other.vendor_id is not None and other.vendor_id == gpu.vendor_id)
 
