@@ -13,6 +13,7 @@ from tests.unit.vgpu_hosts import (
     flex,
     gvt,
     host,
+    look,
     nvidia,
     order,
     run,
@@ -21,6 +22,7 @@ from tests.unit.vgpu_hosts import (
     t4,
     uuids,
 )
+from vgpumgr.allocations.slices import Slices
 from vgpumgr.errors import FailedError
 from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES
 from vgpumgr.kernel.simulated import SimulatedKernel
@@ -221,6 +223,18 @@ def test_steps_survive_the_journal(entry: dict[str, Any]) -> None:
     assert plan.steps
     assert [step_from_record(step.to_record()) for step in plan.steps] == list(plan.steps)
     assert all(step.describe() and step.to_json()["kind"] for step in plan.steps)
+
+
+def test_a_size_that_the_lists_lost_is_no_unknown_profile_of_the_host_either() -> None:
+    kernel = sliced(nvidia("vendor-vfio"))
+    create(kernel, "NVIDIA A40-8Q")
+    slices = Slices(kernel, lambda: look(kernel)[0], lambda inventory, address: look(kernel)[1])
+    codes = {}
+    for profile in ("A40-24Q", "A10-24Q"):
+        refusal = slices.plan_create(profile).refusal
+        assert refusal is not None
+        codes[profile] = refusal.code
+    assert codes == {"A40-24Q": "no-capacity", "A10-24Q": "profile-unknown"}
 
 
 def test_a_size_that_the_list_lost_is_no_unknown_profile() -> None:

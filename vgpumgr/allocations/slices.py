@@ -17,7 +17,7 @@ from vgpumgr.model.operation import Operation
 from vgpumgr.model.records import OPERATOR, VgpuRecord
 from vgpumgr.model.vgpu import Backend, CardModes, Vgpu, VgpuView
 from vgpumgr.plans.plan import Plan, Refusal
-from vgpumgr.vgpu.changes import plan_create, plan_delete
+from vgpumgr.vgpu.changes import not_listed, plan_create, plan_delete
 from vgpumgr.vgpu.mdev_steps import SetParams
 from vgpumgr.vgpu.mode_steps import nvml_of
 from vgpumgr.vgpu.modes import Modes, by_parameter, plan_modes
@@ -262,6 +262,9 @@ def _no_card(inventory: HostInventory, profile: str) -> Refusal:
         )
         for gpu, item in found
     )
+    unlisted = next(filter(None, (not_listed(gpu.address, gpu.vgpu, profile) for gpu in inventory.gpus)), None)
+    if not found and unlisted is not None:
+        return unlisted
     if not found:
         message = f"no card of this host has a profile {profile!r}"
         hint = "'vgpumgr profile list' shows them; a card may have to be cut first ('vgpumgr gpu slice')"

@@ -10,7 +10,7 @@ from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.allocation import AllocatedDevice
 from vgpumgr.model.host import Gpu, HostInventory
-from vgpumgr.model.vgpu import Backend, Profile, Vgpu
+from vgpumgr.model.vgpu import Backend, Vgpu, VgpuState
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.backends import backend_of
@@ -67,11 +67,11 @@ def plan_create(
     makings: list[Making] = []
     for index, order in enumerate(orders):
         room.later = sum(other.count for other in orders[index + 1 :])
-        profiles = state_of(card, promised, told).profiles
-        refusal = _order_refusal(inventory, card, profiles, order) or _params_refusal(card, order)
+        state = state_of(card, promised, told)
+        refusal = _order_refusal(inventory, card, state, order) or _params_refusal(card, order)
         if refusal is not None:
             return VgpuPlan(Plan("vgpu-create", gpu.address, refusal=refusal))
-        profile = next(item for item in profiles if same_profile(order.profile, item.id, item.name))
+        profile = next(item for item in state.profiles if same_profile(order.profile, item.id, item.name))
         offer = next(item for item in card.offers if item.profile_id == profile.id)
         made_here = backend_of(card.backend).create(kernel, card, offer, order, room)
         if len(made_here) < order.count:
@@ -139,16 +139,14 @@ def _not_sliceable(gpu: Gpu) -> Refusal:
     return Refusal(reasons[0].code, f"no vGPU can be made on {gpu.address}: {reasons[0].message}", reasons, hint)
 
 
-def _order_refusal(
-    inventory: HostInventory, card: Card, profiles: Sequence[Profile], order: Order
-) -> Refusal | None:
+def _order_refusal(inventory: HostInventory, card: Card, state: VgpuState, order: Order) -> Refusal | None:
     name = card.address
     if order.count < 1:
         reason = Reason("count-invalid", f"{order.count} vGPUs cannot be made", (name,))
         return Refusal(reason.code, reason.message, (reason,), "ask for one or more")
-    profile = next((item for item in profiles if same_profile(order.profile, item.id, item.name)), None)
+    profile = next((item for item in state.profiles if same_profile(order.profile, item.id, item.name)), None)
     if profile is None:
-        return _not_listed(card, profiles, order) or _unknown_profile(inventory, card, order.profile)
+        return not_listed(name, state, order.profile) or _unknown_profile(inventory, card, order.profile)
     if order.count <= profile.creatable:
         return None
     limit = profile.limit or Reason(
@@ -162,18 +160,18 @@ def _order_refusal(
     )
 
 
-def _not_listed(card: Card, profiles: Sequence[Profile], order: Order) -> Refusal | None:
-    """For a profile of this board that no list of its VFs names: lists shrink to what fits beside what is there."""
-    wanted = parse_name(name_of_type(order.profile) or order.profile)
-    names = [parse_name(profile.name) for profile in profiles]
+def not_listed(address: str, state: VgpuState, profile: str) -> Refusal | None:
+    """For a profile of a board that no list of its VFs names: lists shrink to what fits beside what is there."""
+    wanted = parse_name(name_of_type(profile) or profile)
+    names = [parse_name(item.name) for item in state.profiles]
     boards = {name.model for name in names if name is not None}
-    if card.backend is not Backend.VENDOR_VFIO or not card.instances:
+    if state.backend is not Backend.VENDOR_VFIO or not state.instances:
         return None
     if wanted is None or wanted.series is None or wanted.model not in boards:
         return None
-    live = len(card.instances)
-    message = f"no virtual function of {card.address} offers {order.profile} beside the {live} vGPUs that are there"
-    reason = Reason("not-offered", message, (card.address,))
+    live = len(state.instances)
+    message = f"no virtual function of {address} offers {profile} beside the {live} vGPUs that are there"
+    reason = Reason("not-offered", message, (address,))
     return Refusal("no-capacity", message, (reason,), "'vgpumgr profile list' shows what fits now")
 
 
