@@ -15,7 +15,7 @@ from vgpumgr.errors import Reason, UsageError
 from vgpumgr.inventory.classes import is_vfio_driver
 from vgpumgr.inventory.variants import best_vfio_driver, module_of
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
-from vgpumgr.model.host import Gpu, Holder, HostInventory, PassthroughState
+from vgpumgr.model.host import Gpu, Holder, HostInventory
 from vgpumgr.model.pci import PciFunction
 from vgpumgr.model.reasons import INFORMATIVE
 from vgpumgr.plans.checks import CheckGroup, CheckIdle, holder_reason
@@ -40,7 +40,8 @@ def plan_bind(
 
     ``driver``: ``auto`` (a variant driver where the host has one that fits) or a VFIO driver's name, for the
     GPU's primary function; companions always take ``vfio-pci``. Empty when all are there already. UsageError
-    ``driver-invalid`` for another driver: what is meant for a VM is never given to the host's.
+    ``driver-invalid`` for another driver: what is meant for a VM is never given to the host's. One that is there
+    already and that no VM could have all the same is refused as any other.
     """
     if driver != "auto" and not is_vfio_driver(driver):
         raise UsageError(
@@ -54,9 +55,9 @@ def plan_bind(
         for item in functions
     }
     moving = [item for item in functions if not _is_there(item, wanted[item.address][0], driver)]
-    if not moving and gpu.passthrough.state is not PassthroughState.FAILED:
-        return Plan("bind", gpu.address)
     refusal = _bind_refusal(inventory, gpu, force, also)
+    if not moving and (refusal is None or _only_about_taking(refusal)):
+        return Plan("bind", gpu.address)
     if refusal is not None:
         return Plan("bind", gpu.address, refusal=refusal)
     steps: list[Step] = []
@@ -167,6 +168,14 @@ def _bind_refusal(inventory: HostInventory, gpu: Gpu, force: bool, also: Sequenc
     return Refusal(
         first.code, f"{gpu.address} cannot be given to a VM: {first.message}", tuple(reasons), _hint(gpu, reasons)
     )
+
+
+_USELESS = frozenset({"failed", "iommu-inactive", "no-iommu-group", "group-shared"})
+"""Reasons that keep a GPU from every VM, on a VFIO driver too; all others are about taking it from somebody."""
+
+
+def _only_about_taking(refusal: Refusal) -> bool:
+    return not any(reason.code in _USELESS for reason in refusal.reasons)
 
 
 def _overruled_by(reason: Reason, force: bool, taken: set[str]) -> bool:

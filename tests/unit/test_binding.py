@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from vgpumgr.binding import plan_bind, plan_release
-from vgpumgr.errors import DeadlineError, FailedError, UsageError
+from vgpumgr.errors import DeadlineError, FailedError, RefusedError, UsageError
 from vgpumgr.inventory import take_inventory
 from vgpumgr.kernel.simulated.build import build
 from vgpumgr.kernel.simulated.faults import Mishap
 from vgpumgr.kernel.simulated.machine import SimulatedKernel
 from vgpumgr.kernel.tree import File
 from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.plans.checks import CheckGroup
 from vgpumgr.plans.executor import execute
 from vgpumgr.plans.journal import MemoryJournal
 from vgpumgr.plans.plan import Plan
@@ -316,6 +317,41 @@ def test_a_dead_gpu_is_neither_bound_nor_given_back() -> None:
         assert plan.refusal is not None
         assert plan.refusal.code == "failed"
         assert "power" in plan.refusal.message
+
+
+def bound_beside(**stranger: Any) -> SimulatedKernel:
+    first, audio = ({**function, "group": 5, "driver": "vfio-pci"} for function in card("17"))
+    return host(first, audio, {"address": "0000:18:00.0", "group": 5, **stranger})
+
+
+def bound_without_iommu() -> SimulatedKernel:
+    return host(*({**function, "driver": "vfio-pci"} for function in card("17")), iommu=False)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code"),
+    [
+        (bound_beside(id="144d:a808", **{"class": "010802"}, driver="nvme"), "group-shared"),
+        (bound_without_iommu(), "iommu-inactive"),
+    ],
+)
+def test_a_gpu_on_vfio_that_no_vm_can_have_is_not_called_done(kernel: SimulatedKernel, code: str) -> None:
+    plan = bind_plan(kernel)
+    assert plan.refusal is not None
+    assert plan.refusal.code == code
+    assert plan.steps == ()
+
+
+def test_a_boot_display_that_is_on_vfio_already_stays_there() -> None:
+    kernel = host(*({**function, "driver": "vfio-pci"} for function in card("17", boot_vga=True)))
+    assert bind_plan(kernel) == Plan("bind", CARD)
+
+
+def test_a_fabric_switch_on_its_driver_keeps_a_group_from_vms() -> None:
+    kernel = bound_beside(id="10de:22a3", **{"class": "068000"}, driver="nvidia-nvswitch")
+    with pytest.raises(RefusedError, match="not viable"):
+        CheckGroup(CARD, 5).apply(StepContext(kernel))
+    assert not CheckGroup(CARD, 5).is_done(StepContext(kernel))
 
 
 @pytest.mark.parametrize("driver", ["nvidia", "", "vfio", "vfio-pci-x"])

@@ -10,6 +10,14 @@ VFIO_STUB_DRIVERS = frozenset({"pci-stub", "pcieport", "shpchp"})
 """Host drivers that may stay bound beside VFIO in a group: they do no DMA of their own (driver_managed_dma)."""
 
 
+def is_bridge_class(class_id: str | None) -> bool:
+    """True for bridges (class 06xx).
+
+    "Other" bridges (0680) are endpoints in all but name: NVSwitches are of that class.
+    """
+    return class_id is not None and class_id.startswith("06") and not class_id.startswith("0680")
+
+
 class PciFunction(NamedTuple):
     """One PCI function: the few facts every function has. A tuple, for a host has hundreds of them.
 
@@ -31,11 +39,8 @@ class PciFunction(NamedTuple):
 
     @property
     def is_bridge(self) -> bool:
-        """Bridges (class 06xx) never count as blockers and are never bound.
-
-        "Other" bridges (0680) are endpoints in all but name: NVSwitches are of that class.
-        """
-        return self.class_id is not None and self.class_id.startswith("06") and not self.class_id.startswith("0680")
+        """Bridges never count as blockers and are never bound."""
+        return is_bridge_class(self.class_id)
 
 
 class Link(NamedTuple):

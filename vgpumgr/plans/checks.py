@@ -9,7 +9,7 @@ from vgpumgr.errors import Reason, RefusedError
 from vgpumgr.inventory.holders import find_holders
 from vgpumgr.kernel.port import IOMMU_GROUPS, PCI_DEVICES, Kernel, list_or_empty, read_text
 from vgpumgr.model.host import Holder
-from vgpumgr.model.pci import VFIO_STUB_DRIVERS
+from vgpumgr.model.pci import VFIO_STUB_DRIVERS, is_bridge_class
 from vgpumgr.plans.pci import driver_of
 from vgpumgr.plans.step import Step, StepContext
 
@@ -105,4 +105,4 @@ def _harmless(kernel: Kernel, address: str, driver: str) -> bool:
         return True
     if kernel.exists(f"{device}/vfio-dev"):
         return True
-    return (read_text(kernel, f"{device}/class") or "").startswith("0x06")
+    return is_bridge_class((read_text(kernel, f"{device}/class") or "").removeprefix("0x"))
