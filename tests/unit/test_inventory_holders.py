@@ -173,6 +173,17 @@ def test_files_that_may_not_be_looked_at_leave_the_owner_unknown(tree: HostTree)
     assert [reason.code for reason in gpu.passthrough.reasons] == ["owner-unknown"]
 
 
+@pytest.mark.parametrize("driver", [None, "pci-stub"])
+def test_an_unbound_gpu_shares_the_unknown_owner_of_its_group(tree: HostTree, driver: str | None) -> None:
+    tree.function(GPU, "030000", "10de:2204", driver, 31)
+    tree.function(GPU[:-1] + "1", "040300", "10de:1aef", "vfio-pci", 31)
+    assert gpus(tree)[GPU].passthrough.state == "parked"
+    tree.process(900, "secret")
+    verdict = gpus(tree, "/proc/900/fd")[GPU].passthrough
+    assert (verdict.state, verdict.assignable) == ("unknown", False)
+    assert "in a group with functions on VFIO" in verdict.reasons[0].message
+
+
 def test_a_single_unreadable_handle_leaves_the_owner_unknown(tree: HostTree) -> None:
     tree.function(GPU, "030000", "10de:2204", "vfio-pci", 31)
     tree.process(900, "secret")

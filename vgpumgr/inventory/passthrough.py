@@ -195,6 +195,8 @@ def _state(situation: Situation, reasons: Sequence[Reason]) -> PassthroughState:
         return PassthroughState.FAILED
     function = situation.function
     if not function.vfio:
+        if _may_be_held_unseen(situation):
+            return PassthroughState.UNKNOWN
         off_host = function.driver is None or function.driver == _STUB
         return PassthroughState.PARKED if off_host else PassthroughState.HOST
     if any(reason.code == "in-use" for reason in reasons):
@@ -203,6 +205,12 @@ def _state(situation: Situation, reasons: Sequence[Reason]) -> PassthroughState:
         # The kernel lets nobody claim such a group, so nobody can be using it.
         return PassthroughState.PARKED
     return PassthroughState.READY if situation.holders_known else PassthroughState.UNKNOWN
+
+
+def _may_be_held_unseen(situation: Situation) -> bool:
+    """A viable group goes to its owner as a whole: one with members on VFIO may be a VM's, unbound GPUs in it too."""
+    viable = situation.group is not None and not situation.group.blockers
+    return viable and bool(situation.vfio_members) and not situation.holders_known
 
 
 def _parked(situation: Situation) -> Reason:
@@ -220,5 +228,6 @@ def _parked(situation: Situation) -> Reason:
 
 def _owner_unknown(situation: Situation) -> Reason:
     name = situation.function.address
-    message = f"{name} is on {situation.function.driver}, and open files of other processes cannot be read here"
+    where = f"on {situation.function.driver}" if situation.function.vfio else "in a group with functions on VFIO"
+    message = f"{name} is {where}, and open files of other processes cannot be read here"
     return Reason("owner-unknown", message, (name,))
