@@ -208,7 +208,7 @@ def _state(situation: Situation, reasons: Sequence[Reason]) -> PassthroughState:
 
 
 def _may_be_held_unseen(situation: Situation) -> bool:
-    """A viable group goes to its owner as a whole: one with members on VFIO may be a VM's, unbound GPUs in it too."""
+    """A viable group goes to its owner as a whole: members on VFIO may make it a VM's, unbound GPUs and all."""
     viable = situation.group is not None and not situation.group.blockers
     return viable and bool(situation.vfio_members) and not situation.holders_known
 

@@ -21,7 +21,7 @@ PASSTHROUGH_REASONS = MappingProxyType(
         "vgpu-live": "vGPUs live on the card",
         "in-use-by-host": "a process, a mount, an interface or a monitor of this host uses the GPU",
         "in-use": "a VM or another process holds the GPU, or its IOMMU group, through VFIO",
-        "owner-unknown": "the GPU, or its IOMMU group, is on VFIO and it could not be seen whether somebody uses it",
+        "owner-unknown": "the GPU, or its IOMMU group, is on VFIO and it cannot be seen whether somebody uses it",
         "reserved": "the GPU is promised to an allocation",
         "parked": "taken from its host driver, but not ready for a VM yet: binding finishes that",
     }
