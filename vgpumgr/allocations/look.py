@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +55,10 @@ def look(
 
     inventory = with_own_log(kernel, inventory)
     inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml, promises.vgpus)
-    gpus = tuple(_occupied(gpu, promises, owners or {}) for gpu in inventory.gpus)
+    groups: dict[int | None, tuple[str, ...]] = {group.id: group.members for group in inventory.groups}
+    gpus = tuple(
+        _occupied(gpu, groups.get(gpu.function.iommu_group, ()), promises, owners or {}) for gpu in inventory.gpus
+    )
     return inventory._replace(gpus=gpus)
 
 
@@ -75,17 +78,23 @@ def owners_unknown(inventory: HostInventory, why: str) -> HostInventory:
     return inventory._replace(warnings=(*inventory.warnings, notice))
 
 
-def _occupied(gpu: Gpu, promises: Promises, owners: Mapping[str, str]) -> Gpu:
-    members = (gpu.address, *(companion.address for companion in gpu.companions))
+def _occupied(gpu: Gpu, mates: Iterable[str], promises: Promises, owners: Mapping[str, str]) -> Gpu:
+    """An IOMMU group goes to one VM as a whole: who has a member (``mates``) has the group."""
+    members = dict.fromkeys((gpu.address, *(companion.address for companion in gpu.companions), *mates))
     having = tuple(Holder("vm", owners[name], name) for name in members if name in owners)
     occupied = with_occupancy(
         gpu,
         owners=having,
         live_vgpus=tuple(item.id for item in gpu.vgpu.instances),
-        reserved_for=promises.gpus.get(gpu.address),
+        reserved_for=next((_promise(gpu, name, promises) for name in members if name in promises.gpus), None),
         failed=promises.quarantined.get(gpu.address),
     )
     return occupied._replace(vgpu=_owned(gpu.vgpu, owners))
+
+
+def _promise(gpu: Gpu, member: str, promises: Promises) -> str:
+    allocation = promises.gpus[member]
+    return allocation if member == gpu.address else f"{allocation}, which has {member} of its IOMMU group"
 
 
 def _owned(state: VgpuState, owners: Mapping[str, str]) -> VgpuState:

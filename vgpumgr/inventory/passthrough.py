@@ -84,8 +84,8 @@ def with_occupancy(
         reasons.append(Reason("reserved", f"{gpu.address} is reserved for {reserved_for}", (gpu.address,)))
         state = PassthroughState.RESERVED
     if owners:
-        names = ", ".join(owner.name for owner in owners)
-        reasons.append(Reason("in-use", f"{gpu.address} belongs to {names}", (gpu.address,)))
+        whose = ", ".join(f"{owner.address} belongs to {owner.name}" for owner in owners)
+        reasons.append(Reason("in-use", whose, tuple(owner.address for owner in owners)))
         state = PassthroughState.IN_USE
     if failed is not None:
         reasons.append(Reason("failed", f"{gpu.address} is quarantined: {failed}", (gpu.address,)))
