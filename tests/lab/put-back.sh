@@ -5,10 +5,21 @@
 set -u
 pci=/sys/bus/pci/devices
 
+# What the store would bring back at the next start: allocations, bindings, vGPUs, cut cards.
+promised_by_store() {
+    python3 - <<'END'
+import sqlite3
+store = sqlite3.connect("file:/var/lib/vgpumgr/vgpumgr.db?mode=ro", uri=True)
+for table in ("claims", "bindings", "vgpus", "card_setups", "quarantine"):
+    (rows,) = store.execute(f"SELECT count(*) FROM {table}").fetchone()
+    if rows:
+        print(f"{rows} rows in {table}")
+END
+}
+
 held_by_service() {
     systemctl is-active -q vgpumgr.service || echo "the service is down"
-    curl -s --max-time 60 --unix-socket /run/vgpumgr/vgpumgr.sock http://localhost/v1/allocations |
-        grep -oE '"state": ?"(requested|reserved|preparing|ready|attached|releasing)"'
+    promised_by_store
     for pair in "$@"; do
         [ "$(cat "$pci/${pair%%=*}/driver_override")" = "(null)" ] || echo "${pair%%=*} has an override"
     done
@@ -57,6 +68,7 @@ done >/dev/null 2>&1
 held=$(held_by_service "$@" 2>&1)
 [ -z "$held" ] || { echo "starting the service anew: $held"; forget_all; }
 no_vgpus
+modprobe -qr mbochs mdpy mtty
 for pair in "$@"; do
     to_its_driver "${pair%%=*}" "${pair#*=}"
 done

@@ -18,21 +18,18 @@ def main(words: list[str]) -> int:
     with only_one():
         image = build_image()
         project = build_project(image)
-        machine = Machine(image)
-        try:
-            machine.start()
-            install(machine, project)
-            machine.ok("systemctl --no-block start vgpumgr.socket vgpumgr.service")
-            print(f"lab: up after {machine.boot_seconds:.0f} s; leave the shell to power off", file=sys.stderr)
-            print(
-                f"lab: tests can run in it: {ATTACH}={machine.folder} .venv/bin/pytest tests/lab", file=sys.stderr
-            )
-            terminal = [] if words else ["-t"]
-            return subprocess.run(
-                [*machine.ssh()[:-1], *terminal, machine.ssh()[-1], *words], check=False
-            ).returncode
-        finally:
-            machine.stop()
+    machine = Machine(image)
+    try:
+        machine.start()
+        install(machine, project)
+        machine.ok("systemctl --no-block start vgpumgr.socket vgpumgr.service")
+        print(f"lab: up after {machine.boot_seconds:.0f} s; leave the shell to power off", file=sys.stderr)
+        print(f"lab: tests can run in it: {ATTACH}={machine.folder} .venv/bin/pytest tests/lab", file=sys.stderr)
+        terminal = [] if words else ["-t"]
+        shell = [*machine.ssh()[:-1], *terminal, machine.ssh()[-1], *words]
+        return subprocess.run(shell, check=False).returncode
+    finally:
+        machine.stop()
 
 
 if __name__ == "__main__":

@@ -15,8 +15,14 @@ INSIDE = "/usr/local/lib/lab"
 MDEVS = "ls /sys/bus/mdev/devices"
 
 
-def crash_at(host: Host, position: int, *words: str) -> bool:
-    """Run a command whose operation is killed at a step; wait for the service; whether the step was reached."""
+BIND_STEPS = 7
+"""Steps of a plan that binds a GPU without companions; of one that makes a vGPU: :data:`VGPU_STEPS`."""
+VGPU_STEPS = 2
+T4_8Q = f"{DEVICES}/{boards.T4}/mdev_supported_types/nvidia-233/available_instances"
+
+
+def crash_at(host: Host, position: int, *words: str) -> None:
+    """Run a command whose operation is killed at a step, which must be reached; then start the service again."""
     machine = host.machine
     machine.put(KILLER, INSIDE)
     machine.ok(
@@ -25,9 +31,8 @@ def crash_at(host: Host, position: int, *words: str) -> bool:
     )
     host.vgpumgr(*words)
     machine.wait("grep -qE '^(killed|ended|nothing)' /run/lab/killed", what="the killer did its work")
-    killed = "killed" in host.read("/run/lab/killed")
-    host.wait_ready()
-    return killed
+    assert "killed" in host.read("/run/lab/killed"), f"no step {position}: {host.read('/run/lab/killed')}"
+    machine.ok("systemctl start vgpumgr.socket vgpumgr.service", deadline=180)
 
 
 def unfinished(host: Host) -> list[dict[str, Any]]:
@@ -35,30 +40,55 @@ def unfinished(host: Host) -> list[dict[str, Any]]:
     return [item for item in host.get("/v1/operations") if item["state"] not in ("succeeded", "failed")]
 
 
-@pytest.mark.parametrize("position", [2, 3, 4, 5])
-def test_a_bind_that_was_killed_is_finished_or_undone(host: Host, position: int) -> None:
-    reached = crash_at(host, position, "gpu", "bind", boards.RTX3090, "--yes")
-    assert reached, "the plan of a bind has a step for each write"
-    assert unfinished(host) == []
+def alive(host: Host, vm: str) -> list[dict[str, Any]]:
+    """The VM's allocations that hold something; all of them must be whole."""
+    found = host.get(f"/v1/allocations?vm={vm}")
+    assert {item["state"] for item in found} <= {"ready", "failed", "released"}
+    return [item for item in found if item["state"] == "ready"]
+
+
+def bound_or_at_home(host: Host) -> bool:
+    """Whether the GPU is bound, and shown so; else it must be as it was at boot."""
     bound = host.driver(boards.RTX3090) == "vfio-pci" and host.override(boards.RTX3090) == "vfio-pci"
     assert bound or host.at_home(boards.RTX3090)
     assert host.gpu(boards.RTX3090)["passthrough"]["state"] == ("ready" if bound else "host")
+    return bound
+
+
+def test_every_step_is_killed_below(host: Host) -> None:
+    planned = host.vgpumgr("gpu", "bind", boards.RTX3090, "--plan").done()
+    assert len(planned["steps"]) == BIND_STEPS
+    planned = host.vgpumgr("vgpu", "create", "--gpu", boards.T4, "--profile", "GRID T4-8Q", "--plan").done()
+    assert len(planned["steps"]) == VGPU_STEPS
+
+
+@pytest.mark.parametrize("position", range(BIND_STEPS))
+def test_a_bind_that_was_killed_is_finished_or_undone(host: Host, position: int) -> None:
+    crash_at(host, position, "gpu", "bind", boards.RTX3090, "--yes")
+    assert unfinished(host) == []
+    bound_or_at_home(host)
     host.vgpumgr("gpu", "release", boards.RTX3090, "--yes").done()
     assert host.at_home(boards.RTX3090)
 
 
-@pytest.mark.parametrize("position", [0, 1])
-def test_an_allocation_that_was_killed_is_ready_or_leaves_nothing(host: Host, position: int) -> None:
-    words = ("alloc", "create", "--vm", "cut", "--gpu", boards.T4, "--profile", "GRID T4-8Q")
-    reached = crash_at(host, position, *words)
-    assert reached or position > 0
+@pytest.mark.parametrize("position", range(BIND_STEPS))
+def test_an_allocation_of_a_gpu_that_was_killed_is_ready_or_leaves_nothing(host: Host, position: int) -> None:
+    crash_at(host, position, "alloc", "create", "--vm", "cut", "--gpu", boards.RTX3090)
     assert unfinished(host) == []
-    allocations = host.get("/v1/allocations?vm=cut")
-    alive = [item for item in allocations if item["state"] in ("ready", "attached")]
-    half = [item for item in allocations if item["state"] not in ("ready", "attached", "failed", "released")]
-    assert half == []
-    assert host.machine.ok(MDEVS).split() == [item["devices"][0]["handle"] for item in alive]
-    for item in alive:
+    left = alive(host, "cut")
+    assert bound_or_at_home(host) is bool(left), "bound for the allocation, or neither"
+    for item in left:
+        host.vgpumgr("alloc", "release", item["id"], "--yes").done()
+    assert host.at_home(boards.RTX3090)
+
+
+@pytest.mark.parametrize("position", range(VGPU_STEPS))
+def test_an_allocation_of_a_vgpu_that_was_killed_is_ready_or_leaves_nothing(host: Host, position: int) -> None:
+    crash_at(host, position, "alloc", "create", "--vm", "cut", "--gpu", boards.T4, "--profile", "GRID T4-8Q")
+    assert unfinished(host) == []
+    left = alive(host, "cut")
+    assert host.machine.ok(MDEVS).split() == [item["devices"][0]["handle"] for item in left]
+    for item in left:
         host.vgpumgr("alloc", "release", item["id"], "--yes").done()
     assert host.machine.ok(MDEVS) == ""
-    assert host.read(f"{DEVICES}/{boards.T4}/mdev_supported_types/nvidia-233/available_instances") == "2"
+    assert host.read(T4_8Q) == "2"

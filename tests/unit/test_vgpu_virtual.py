@@ -128,6 +128,7 @@ def test_an_allocation_gets_one_and_gives_it_back(service: Service) -> None:
     assert service.wait(allocation.operation_id, None).state == "succeeded"
     (device,) = service.allocation(allocation.id).devices
     assert (device.gpu, device.profile_id) == ("mbochs", "mbochs-medium")
+    assert service.allocation(allocation.id).warnings == ()
     (view,) = service.slices.vgpus()
     assert (view.vgpu.id, view.vgpu.parent, view.allocation_id) == (device.handle, "mbochs", allocation.id)
     released = service.release_allocation(allocation.id)

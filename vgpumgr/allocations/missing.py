@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from vgpumgr.address import is_address
 from vgpumgr.allocations.states import LIVE
 from vgpumgr.errors import Reason
-from vgpumgr.kernel.port import MDEV_DEVICES, PCI_DEVICES, Kernel
+from vgpumgr.kernel.port import MDEV_DEVICES, MDEV_PARENTS, PCI_DEVICES, Kernel
 from vgpumgr.model.allocation import AllocatedDevice, Allocation, DeviceKind
 
 
@@ -21,7 +22,9 @@ def with_warnings(kernel: Kernel, allocation: Allocation) -> Allocation:
 
 def _missing(kernel: Kernel, device: AllocatedDevice) -> Iterator[Reason]:
     for function in (device.gpu, *device.companions):
-        if not kernel.exists(f"{PCI_DEVICES}/{function}"):
+        # Parents of vGPUs that are no PCI functions have their own place.
+        bus = PCI_DEVICES if is_address(function) else MDEV_PARENTS
+        if not kernel.exists(f"{bus}/{function}"):
             yield Reason("gpu-missing", f"{function} is allocated and not on this host any more", (function,))
             return
     if device.handle is None or device.kind is DeviceKind.GPU:
