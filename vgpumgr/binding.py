@@ -82,12 +82,14 @@ def plan_release(
     """The plan that gives a GPU and its companions back to the drivers they had, overrides cleared.
 
     ``originals`` maps addresses to the drivers recorded at binding (``None``: it had none); for an address that
-    is not in it, the kernel chooses. Empty when nothing is on VFIO and no override for VFIO is left.
+    is not in it, the kernel chooses. One that had a VFIO driver stays where it is. Empty when nothing else is on
+    VFIO and no override for VFIO is left.
     """
     originals = originals or {}
     known = {item.address: item for item in inventory.functions}
     addresses = {gpu.address, *(companion.address for companion in gpu.companions), *originals}
-    functions = [known[name] for name in sorted(addresses & set(known), key=sort_key)]
+    at_home = {name for name, driver in originals.items() if is_vfio_driver(driver or "")}
+    functions = [known[name] for name in sorted((addresses & set(known)) - at_home, key=sort_key)]
     moving = [item for item in functions if item.vfio or (not item.driver and override_of(kernel, item.address))]
     cleared = [SetOverride(item.address, "", prior) for item, prior in _left_reserved(kernel, functions)]
     if not moving:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from vgpumgr.allocations.steps import ForgetBinding, RememberBinding
 from vgpumgr.binding import plan_bind, plan_release
+from vgpumgr.inventory.classes import is_vfio_driver
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, GpuKind, HostInventory
 from vgpumgr.model.records import OPERATOR, Binding
@@ -40,7 +41,7 @@ def plan_lasting_bind(
         return plan
     if known is None and (foreign := _in_use(gpu)):
         return replace(plan, steps=(), refusal=foreign)
-    originals = _originals(inventory, gpu, also, known)
+    originals = _originals(inventory, gpu, also, known, owner)
     keep = owner if known is None or known.owner != OPERATOR else OPERATOR
     remember = RememberBinding(gpu.address, fingerprint(gpu), driver, keep, dict(originals))
     return replace(plan, steps=(*plan.steps, remember))
@@ -55,12 +56,17 @@ def _in_use(gpu: Gpu) -> Refusal | None:
 
 
 def _originals(
-    inventory: HostInventory, gpu: Gpu, also: Sequence[str], known: Binding | None
+    inventory: HostInventory, gpu: Gpu, also: Sequence[str], known: Binding | None, owner: str
 ) -> Mapping[str, str | None]:
-    """The drivers to give back: as recorded before, else as they are now. One on VFIO already has none known."""
+    """The drivers to give back: as recorded before, else as they are now.
+
+    What was on VFIO before an allocation came is left there when it goes. An operator who releases wants it on a
+    host driver, and which one is not known.
+    """
     moved = {gpu.address, *(companion.address for companion in gpu.companions), *also}
-    now = {item.address: item.driver for item in inventory.functions if item.address in moved and not item.vfio}
-    return now | dict(known.originals if known is not None else {})
+    found = {item.address: item.driver for item in inventory.functions if item.address in moved}
+    found |= known.originals if known is not None else {}
+    return {name: driver for name, driver in found.items() if owner != OPERATOR or not is_vfio_driver(driver or "")}
 
 
 def plan_lasting_release(

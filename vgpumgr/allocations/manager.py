@@ -71,7 +71,7 @@ class Manager:
             updated_at=now,
             operation_id=self._desk.new_id(),
         )
-        self._store.allocations.add(allocation, _claims(allocation), PREPARE)
+        self._store.allocations.add(allocation, _claims(allocation, candidate.groups), PREPARE)
         try:
             return self._prepare(allocation)
         except VgpumgrError as error:
@@ -270,9 +270,12 @@ def _whole(device: AllocatedDevice) -> bool:
     return device.kind is DeviceKind.GPU
 
 
-def _claims(allocation: Allocation) -> list[Claim]:
-    """One per function of a whole GPU; one per vGPU still to be made."""
-    claims = []
+def _claims(allocation: Allocation, groups: Sequence[int]) -> list[Claim]:
+    """One per function of a whole GPU, one per IOMMU group, which no two VMs can share; one per vGPU to be made.
+
+    A group's claim stands under the first GPU, as every claim stands under a GPU.
+    """
+    claims = [Claim(f"iommu-group/{group}", allocation.devices[0].gpu, allocation.id) for group in groups]
     for index, device in enumerate(allocation.devices):
         if _whole(device):
             resources = (device.gpu, *device.companions)

@@ -101,12 +101,14 @@ class AllocatedDevice:
 class Candidate:
     """A way to satisfy a request: the devices it would use, and why it ranks where it does.
 
-    Higher ``score`` is better; ``notes`` explain it in words, best known first.
+    Higher ``score`` is better; ``notes`` explain it in words, best known first. ``groups`` are the IOMMU groups
+    of its whole GPUs: a group goes to one VM.
     """
 
     devices: tuple[AllocatedDevice, ...]
     score: int
     notes: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
 
     def to_json(self) -> JsonObject:
         """``{"devices", "score", "notes"}``."""

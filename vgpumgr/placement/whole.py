@@ -97,7 +97,8 @@ def _candidate(chosen: Sequence[Gpu]) -> Candidate:
         score += bonus
         notes.append(note)
     notes += [f"{gpu.address}: degraded" for gpu in chosen if gpu.health.status is HealthStatus.DEGRADED]
-    return Candidate(tuple(_device(gpu) for gpu in chosen), score, tuple(notes))
+    groups = {gpu.function.iommu_group for gpu in chosen if gpu.function.iommu_group is not None}
+    return Candidate(tuple(_device(gpu) for gpu in chosen), score, tuple(notes), tuple(sorted(groups)))
 
 
 def _togetherness(chosen: Sequence[Gpu]) -> tuple[int, str]:

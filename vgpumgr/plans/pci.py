@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vgpumgr.errors import FailedError
 from vgpumgr.kernel.port import PCI_DEVICES, PCI_DRIVERS, Kernel, link_name, read_text
 from vgpumgr.plans.step import Step, StepContext
 
@@ -174,8 +175,15 @@ class Probe(Step):
 
     def verify(self, context: StepContext) -> None:
         """The driver link names the wanted driver; with none wanted, anything but ``avoid`` will do."""
-        if self.driver or driver_of(context.kernel, self.address) == self.avoid:
+        if self.driver:
             super().verify(context)
+        elif driver_of(context.kernel, self.address) == self.avoid:
+            raise FailedError(
+                f"read-back failed: the kernel gave {self.address} to {self.avoid} again",
+                hint=f"is it named in an 'ids=' of {self.avoid} (kernel command line, /etc/modprobe.d), or is the"
+                " module of its own driver not loaded?",
+                code="verify-failed",
+            )
 
     def undo(self, context: StepContext) -> None:
         """Take the function from the driver it was given."""
