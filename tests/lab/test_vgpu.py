@@ -83,3 +83,27 @@ def test_a_vgpu_of_somebody_else_is_counted_and_left_alone(host: Host) -> None:
     assert profiles(host, boards.T4)["GRID T4-8Q"] == 1
     assert host.vgpumgr("vgpu", "delete", foreign["id"], "--yes").status == 3
     assert host.machine.ok("ls /sys/bus/mdev/devices") == foreign["id"]
+
+
+SAMPLES = [
+    pytest.param("mdpy", "mdpy-xga", 4, id="mdpy"),
+    pytest.param("mbochs", "mbochs-large", 4, id="mbochs"),
+]
+
+
+@pytest.mark.parametrize(("card", "profile", "most"), SAMPLES)
+def test_the_samples_of_the_kernel_are_filled_and_emptied(host: Host, card: str, profile: str, most: int) -> None:
+    """Linux's own vGPU drivers: they count, and refuse, by themselves."""
+    host.machine.ok(f"modprobe {card}")
+    available = f"/sys/class/mdev_bus/{card}/mdev_supported_types/{profile}/available_instances"
+    assert profiles(host, card)[profile] == int(host.read(available)) == most
+    create(host, profile, card, "--count", str(most - 1))
+    allocation = host.allocate("sampled", "--gpu", card, "--profile", profile)
+    assert (allocation["state"], allocation["warnings"]) == ("ready", [])
+    assert profiles(host, card)[profile] == int(host.read(available)) == 0
+    assert host.vgpumgr("vgpu", "create", "--profile", profile, "--gpu", card).status == 3
+    assert len(host.machine.ok("ls /sys/bus/mdev/devices").split()) == most
+    host.vgpumgr("alloc", "release", allocation["id"], "--yes").done()
+    for item in vgpus(host, card):
+        host.vgpumgr("vgpu", "delete", item["id"], "--yes").done()
+    assert profiles(host, card)[profile] == int(host.read(available)) == most
