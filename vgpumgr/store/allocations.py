@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session
 
 from vgpumgr.errors import ConflictError, NotFoundError
 from vgpumgr.model.allocation import AllocatedDevice, Allocation, AllocationRequest, AllocationState, DeviceKind
+from vgpumgr.model.event import EventType, Happening, because, cause
 from vgpumgr.model.json import JsonObject
 from vgpumgr.model.page import Page
+from vgpumgr.store.events import add_event
 from vgpumgr.store.models import AllocationRow, ClaimRow
 from vgpumgr.store.operations import add_operation
 from vgpumgr.store.session import Sessions, page_of
@@ -30,7 +32,7 @@ class Claim:
 
 
 class Allocations:
-    """The allocations of one host. Every change is one transaction and raises the generation by one."""
+    """The allocations of one host. Every change is one transaction, its event in it, and raises the generation."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -43,13 +45,15 @@ class Allocations:
         """
         try:
             with self._sessions.transaction() as session:
-                session.add(_row(allocation))
+                row = _row(allocation)
+                session.add(row)
                 session.flush()
                 for claim in claims:
                     session.add(_claim_row(self._sessions.host_id, claim))
                 assert allocation.operation_id is not None
                 operation_id, subject = allocation.operation_id, allocation.id
                 add_operation(session, self._sessions, operation_id, operation_kind, subject, subject)
+                add_event(session, self._sessions, _transition(row))
         except IntegrityError as error:
             raise _conflict(error, allocation) from error
 
@@ -112,7 +116,7 @@ class Allocations:
         with self._sessions.transaction() as session:
             row = self._find(session, allocation_id)
             _check(row, allowed, state, generation)
-            row.state = state
+            before, row.state = row.state, state
             row.generation += 1
             row.updated_at = self._sessions.now()
             row.error = error
@@ -126,6 +130,8 @@ class Allocations:
             if drop_claims or state is AllocationState.RELEASED:
                 row.live_vm = None
                 session.execute(delete(ClaimRow).where(ClaimRow.allocation_id == allocation_id))
+            if state != before:
+                add_event(session, self._sessions, _transition(row))
             return _allocation(row)
 
     def claims(self) -> Sequence[Claim]:
@@ -152,6 +158,13 @@ def _check(
             hint="wait for its operation to end, or look at it with 'vgpumgr alloc show'",
             code="state-conflict",
         )
+
+
+def _transition(row: AllocationRow) -> Happening:
+    """An allocation has come to a state."""
+    data = {"vm": row.vm, "generation": row.generation, "operation_id": row.operation_id, **cause(row.error)}
+    message = f"the allocation of {row.vm} is {row.state}{because(row.error)}"
+    return Happening(EventType(f"allocation.{row.state}"), row.id, message, data, row.tenant_id, row.id)
 
 
 def _conflict(error: IntegrityError, allocation: Allocation) -> ConflictError:

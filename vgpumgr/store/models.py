@@ -168,3 +168,26 @@ class QuarantineRow(Base):
     address: Mapped[str] = mapped_column(String(32), primary_key=True)
     reason: Mapped[str]
     created_at: Mapped[str] = mapped_column(TIME)
+
+
+class EventCounterRow(Base):
+    """The id of a host's last event."""
+
+    __tablename__ = "event_counters"
+    host_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    last: Mapped[int]
+
+
+class EventRow(Base):
+    """Something that happened; ``tenant_id`` where it is about an allocation."""
+
+    __tablename__ = "events"
+    host_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    time: Mapped[str] = mapped_column(TIME)
+    type: Mapped[str] = mapped_column(String(32))
+    subject: Mapped[str] = mapped_column(String(64))
+    message: Mapped[str]
+    data: Mapped[dict[str, Any]]
+    tenant_id: Mapped[str | None] = mapped_column(String(64))
+    allocation_id: Mapped[str | None] = mapped_column(ID)

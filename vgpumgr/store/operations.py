@@ -8,13 +8,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from vgpumgr.errors import NotFoundError
+from vgpumgr.model.event import EventType, Happening, because, cause
 from vgpumgr.model.json import JsonObject
 from vgpumgr.model.operation import Operation, OperationStep
 from vgpumgr.model.page import Page
 from vgpumgr.plans.journal import JournalStep, OpenOperation, OperationState, StepState
 from vgpumgr.plans.plan import Plan
+from vgpumgr.store.events import add_event
 from vgpumgr.store.idempotency import note_operation
-from vgpumgr.store.models import OperationRow, StepRow
+from vgpumgr.store.models import AllocationRow, OperationRow, StepRow
 from vgpumgr.store.session import Sessions, page_of
 
 
@@ -60,7 +62,7 @@ class Operations:
         with self._sessions.transaction() as session:
             row = session.get_one(OperationRow, operation_id)
             if not OperationState(row.state).final:
-                row.state, row.error, row.updated_at = OperationState.FAILED, error, self._sessions.now()
+                self._end(session, row, OperationState.FAILED, error)
 
     # -- the journal ----------------------------------------------------------------------------------
     def begin(self, operation_id: str, plan: Plan) -> None:
@@ -95,8 +97,13 @@ class Operations:
     def end(self, operation_id: str, state: OperationState, error: JsonObject | None = None) -> None:
         """See :class:`~vgpumgr.plans.journal.Journal`."""
         with self._sessions.transaction() as session:
-            row = session.get_one(OperationRow, operation_id)
-            row.state, row.error, row.updated_at = state, error, self._sessions.now()
+            self._end(session, session.get_one(OperationRow, operation_id), state, error)
+
+    def _end(self, session: Session, row: OperationRow, state: OperationState, error: JsonObject | None) -> None:
+        """Its end and the event of it are one transaction."""
+        row.state, row.error, row.updated_at = state, error, self._sessions.now()
+        allocation = session.get(AllocationRow, row.allocation_id) if row.allocation_id is not None else None
+        add_event(session, self._sessions, _ending(row, allocation.tenant_id if allocation is not None else None))
 
     def unfinished(self) -> Sequence[OpenOperation]:
         """See :class:`~vgpumgr.plans.journal.Journal`. One that was only pending has no steps yet."""
@@ -132,6 +139,19 @@ def add_operation(
     session.add(row)
     note_operation(session, sessions.host_id, operation_id)
     return row
+
+
+def _ending(row: OperationRow, tenant: str | None) -> Happening:
+    data = {"operation_id": row.id, "kind": row.kind, **cause(row.error)}
+    message = f"{row.kind} of {row.subject} {_ENDED[OperationState(row.state)]}{because(row.error)}"
+    return Happening(EventType(f"operation.{row.state}"), row.subject, message, data, tenant, row.allocation_id)
+
+
+_ENDED = {
+    OperationState.SUCCEEDED: "succeeded",
+    OperationState.FAILED: "failed",
+    OperationState.STUCK: "failed, and something is left that must be looked at",
+}
 
 
 def _rows(session: Session, operation_id: str) -> Sequence[StepRow]:

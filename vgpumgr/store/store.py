@@ -24,6 +24,7 @@ class Store:
 
     def __init__(self, sessions: Sessions) -> None:
         from vgpumgr.store.allocations import Allocations
+        from vgpumgr.store.events import Events
         from vgpumgr.store.idempotency import IdempotencyKeys
         from vgpumgr.store.operations import Operations
         from vgpumgr.store.records import Bindings, Quarantine, Vgpus
@@ -38,6 +39,7 @@ class Store:
         self.vgpus = Vgpus(sessions)
         self.setups = CardSetups(sessions)
         self.quarantine = Quarantine(sessions)
+        self.events = Events(sessions)
         self.idempotency = IdempotencyKeys(sessions)
 
     def close(self) -> None:
