@@ -94,7 +94,7 @@ def plan_release(
     cleared = [SetOverride(item.address, "", prior) for item, prior in _left_reserved(kernel, functions)]
     if not moving:
         return Plan("release", gpu.address, tuple(cleared))
-    refusal = _release_refusal(gpu, force)
+    refusal = release_refusal(gpu, force=force)
     if refusal is not None:
         return Plan("release", gpu.address, refusal=refusal)
     steps: list[Step] = []
@@ -235,7 +235,7 @@ RELEASE_STOPPERS = frozenset({"in-use", "reserved"})
 """Reasons against giving a GPU back: a VM or an allocation has it."""
 
 
-def _release_refusal(gpu: Gpu, force: bool) -> Refusal | None:
+def release_refusal(gpu: Gpu, *, force: bool = False) -> Refusal | None:
     """A VM's or an allocation's GPU is never pulled away; force does not change that.
 
     One that does not work is left alone: unbinding it can hang, and rebinding does not mend it.

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.databases import put_empty_database
+from vgpumgr.allocations.bindings import plan_lasting_release
 from vgpumgr.allocations.desk import Desk
 from vgpumgr.allocations.look import Promises, look
 from vgpumgr.allocations.manager import Manager
@@ -105,6 +106,20 @@ def test_a_gpu_that_was_on_vfio_before_its_allocation_stays_there(desk: Desk) ->
     assert (released.operation_id and desk.wait(released.operation_id, 30).state) == "succeeded"
     assert by_address(*look(kernel).gpus)[OTHER] == ("ready", True)
     assert desk.store.bindings.get(OTHER) is None
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_binds_an_allocations_gpu_anew_after_a_reboot_is_not_forgotten_for_an_operator(
+    desk: Desk, force: bool
+) -> None:
+    manager, kernel = manager_at(desk), desk.context.kernel
+    request = AllocationRequest("vm", gpu=OTHER)
+    allocation = manager.allocate(request, place(look(kernel), request).candidates[0])
+    assert (allocation.operation_id and desk.wait(allocation.operation_id, 30).state) == "succeeded"
+    seen = look(kernel, Promises(gpus={OTHER: allocation.id}))
+    gpu = next(gpu for gpu in seen.gpus if gpu.address == OTHER)
+    plan = plan_lasting_release(kernel, seen, gpu, desk.store, force=force)
+    assert (plan.steps, plan.refusal and plan.refusal.code) == ((), "reserved")
 
 
 def test_an_operator_who_releases_it_wants_a_host_driver_and_hears_why_there_is_none(desk: Desk) -> None:

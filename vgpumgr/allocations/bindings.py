@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from vgpumgr.allocations.steps import ForgetBinding, RememberBinding
-from vgpumgr.binding import plan_bind, plan_release
+from vgpumgr.binding import plan_bind, plan_release, release_refusal
 from vgpumgr.inventory.classes import is_vfio_driver
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, GpuKind, HostInventory
@@ -72,11 +72,16 @@ def _originals(
 def plan_lasting_release(
     kernel: Kernel, inventory: HostInventory, gpu: Gpu, store: Store, *, force: bool = False
 ) -> Plan:
-    """Give back to the drivers recorded, and forget."""
+    """Give back to the drivers recorded, and forget. Where no driver moves, forgetting is still a change."""
     known = store.bindings.get(gpu.address)
     plan = plan_release(kernel, inventory, gpu, originals=known.originals if known else None, force=force)
     if plan.refusal is not None or known is None:
         return plan
+    if not plan.steps:
+        # Forgetting touches no device, so one that does not work may be forgotten: only an owner speaks against it.
+        refusal = release_refusal(gpu, force=True)
+        if refusal is not None:
+            return replace(plan, refusal=refusal)
     return replace(plan, steps=(*plan.steps, ForgetBinding(gpu.address)))
 
 
