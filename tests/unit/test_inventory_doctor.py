@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.hosttree import DEAD_CONFIG, HostTree
-from vgpumgr.inventory import take_inventory
+from vgpumgr.inventory import take_inventory, with_occupancy
 from vgpumgr.inventory.doctor import diagnose
 from vgpumgr.inventory.names import NoNames
+from vgpumgr.kernel.open import open_kernel
+from vgpumgr.kernel.simulated.hosts import shipped_hosts
 from vgpumgr.model.doctor import Diagnosis, Finding
 
 GPU = "0000:17:00.0"
@@ -141,12 +143,68 @@ def test_a_console_has_no_remedy(tree: HostTree) -> None:
     ]
 
 
-def test_enabled_vfs_are_disabled_the_makers_way(tree: HostTree) -> None:
+def test_enabled_vfs_are_disabled_by_what_would_cut_the_card_again_after_a_reboot(tree: HostTree) -> None:
     tree.iommu()
     tree.function(GPU, "030200", "10de:2235", "nvidia", 4, sriov_totalvfs="32", sriov_numvfs="0")
     tree.function("0000:17:00.4", "030200", "10de:2235", "nvidia", 5, physfn=GPU)
     (remedy,) = finding(tree, "vfs-enabled").remedies
-    assert remedy.value == f"/usr/lib/nvidia/sriov-manage -d {GPU}"
+    assert remedy.value == f"vgpumgr gpu slice {GPU} --vfs 0"
+
+
+@pytest.mark.parametrize("name", shipped_hosts())
+def test_what_is_to_be_done_is_in_the_text_that_people_read(name: str) -> None:
+    """Programs read ``value``; who reads the table has the text alone."""
+    kernel = open_kernel(simulate=name)
+    report = diagnose(kernel, take_inventory(kernel, names=NoNames()))
+    for found in (*report.host, *(each for gpu in report.gpus for each in gpu.findings)):
+        for remedy in found.remedies:
+            if remedy.kind in ("command", "kernel-parameter", "module", "holder"):
+                assert remedy.value in remedy.text
+
+
+def test_the_parameter_against_the_boot_framebuffer_is_in_the_text(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030000", "1002:1586", "vfio-pci", 4, resource="0x2800000000 0x2fffffffff 0x14220c")
+    tree.file("/proc/iomem", f"2800000000-2fffffffff : {GPU}\n  2800000000-2801fa3fff : simpledrm\n")
+    (remedy,) = finding(tree, "framebuffer-held").remedies
+    assert remedy.value in remedy.text
+
+
+def test_a_member_is_taken_along_by_a_command_that_can_be_copied(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030000", "10de:2204", "nvidia", 4)
+    tree.function("0000:18:00.0", "0c0330", "1022:149c", "xhci_hcd", 4)
+    (remedy,) = (each for each in finding(tree, "group-shared").remedies if each.kind == "group-member")
+    assert f"vgpumgr gpu bind {GPU} --also 0000:18:00.0" in remedy.text
+
+
+def test_vgpus_that_live_on_a_card_are_looked_up_before_they_go(tree: HostTree) -> None:
+    tree.iommu()
+    tree.function(GPU, "030200", "10de:2235", "nvidia", 4)
+    kernel = tree.kernel()
+    inventory = take_inventory(kernel, names=NoNames())
+    (gpu,) = inventory.gpus
+    taken = inventory._replace(gpus=(with_occupancy(gpu, live_vgpus=("f715f63c",)),))
+    (found,) = (each for each in diagnose(kernel, taken).gpus[0].findings if each.code == "vgpu-live")
+    assert [each.value for each in found.remedies] == ["vgpumgr vgpu list"]
+
+
+def test_in_a_recording_nobody_is_told_to_be_root(tmp_path: Path) -> None:
+    tree = HostTree(tmp_path)
+    tree.iommu()
+    tree.function(GPU, "030200", "10de:2235", "vfio-pci", 4)
+    kernel = open_kernel(sysfs_root=str(tmp_path))
+    report = diagnose(kernel, take_inventory(kernel, names=NoNames()))
+    found = [each for each in (*report.host, *report.gpus[0].findings) if "unknown" in each.code]
+    assert [each.code for each in found] == ["holders-unknown", "owner-unknown"]
+    assert {each.remedies[0].value for each in found} == {"vgpumgr host snapshot FILE"}
+
+
+def test_a_module_is_loaded_at_boot_by_a_file_not_by_modprobe(tree: HostTree) -> None:
+    tree.iommu()
+    (found,) = (each for each in doctor(tree).host if each.code == "vfio-not-loaded")
+    assert found.remedy is not None
+    assert "/etc/modules-load.d/" in found.remedy.text
 
 
 @pytest.mark.parametrize(

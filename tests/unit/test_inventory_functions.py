@@ -176,9 +176,14 @@ def test_link_speed_and_width(tree: HostTree, speed: str, width: str, expected: 
 
 def test_reset_methods_in_the_kernels_order(tree: HostTree) -> None:
     tree.function("0000:08:00.0", "030200", "10de:2330", reset_method="flr bus")
-    tree.function("0000:09:00.0", "030200", "10de:2330")
-    tree.function("0000:0a:00.0", "030200", "10de:2330", reset="")
+    tree.function("0000:09:00.0", "030200", "10de:2330", remove="")
+    tree.function("0000:0a:00.0", "030200", "10de:2330", remove="", reset="")
     assert [gpu.reset_methods for gpu in look(tree).gpus] == [("flr", "bus"), (), None]
+
+
+def test_a_recording_without_files_that_cannot_be_read_does_not_say_there_is_no_reset(tree: HostTree) -> None:
+    tree.function("0000:08:00.0", "120000", "1bcf:001c")
+    assert look(tree).gpus[0].reset_methods is None
 
 
 def test_host_name_and_kernel(tree: HostTree) -> None:

@@ -78,8 +78,9 @@ class Detail:
         text = self.text("reset_method")
         if text is not None:
             return tuple(clean(word) for word in text.split())
-        # Kernels before 5.15 have ``reset`` without saying how; a sparse recording has neither, nor config.
-        return () if "config" in self.names and "reset" not in self.names else None
+        # Kernels before 5.15 have ``reset`` without saying how. It cannot be read, so many recordings lack it,
+        # as they lack ``remove``, which every function has: only beside that does its absence say something.
+        return () if "remove" in self.names and "reset" not in self.names else None
 
     def link(self) -> Link:
         """The PCIe link; an integrated device has none and reads as unknown."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from vgpumgr.errors import Reason
-from vgpumgr.inventory.doctor_host import diagnose_host, iommu_remedies
+from vgpumgr.inventory.doctor_host import diagnose_host, iommu_remedies, look_again
 from vgpumgr.inventory.health import POWER_CYCLE
 from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
@@ -20,32 +20,35 @@ def diagnose(kernel: Kernel, inventory: HostInventory) -> Diagnosis:
     """Explain an inventory. Reads a few more host facts (CPU vendor, ACPI tables, modules); raises nothing."""
     reader = Reader(kernel)
     iommu = () if inventory.iommu.active else iommu_remedies(reader)
+    of_host = {"iommu-inactive": iommu, "owner-unknown": (look_again(reader),)}
     return Diagnosis(
         host=tuple(diagnose_host(reader, inventory, iommu)),
-        gpus=tuple(_diagnose_gpu(gpu, inventory, iommu) for gpu in inventory.gpus),
+        gpus=tuple(_diagnose_gpu(gpu, inventory, of_host) for gpu in inventory.gpus),
     )
 
 
-def _diagnose_gpu(gpu: Gpu, inventory: HostInventory, iommu: tuple[Remedy, ...]) -> GpuDiagnosis:
+def _diagnose_gpu(gpu: Gpu, inventory: HostInventory, of_host: Mapping[str, tuple[Remedy, ...]]) -> GpuDiagnosis:
+    """``of_host``: remedies, by code, that are the same for every GPU."""
     reasons = gpu.passthrough.reasons
     if gpu.kind is GpuKind.VIRTUAL:
         reasons = tuple(reason for reason in reasons if reason.code == "not-pci")
     elif not gpu.offered:
         # Nothing would make it a VM's, so nothing else about it needs a remedy.
         reasons = tuple(reason for reason in reasons if reason.code == "kind-not-offered")
-    findings = [_explain(gpu, reason, inventory, iommu) for reason in reasons]
+    findings = [_explain(gpu, reason, inventory, of_host) for reason in reasons]
     findings += _health(gpu)
     if gpu.offered:
         findings += [*_reset(gpu), *_next_step(gpu)]
     return GpuDiagnosis(gpu.address, gpu.name, gpu.passthrough.assignable, gpu.passthrough.state, tuple(findings))
 
 
-def _explain(gpu: Gpu, reason: Reason, inventory: HostInventory, iommu: tuple[Remedy, ...]) -> Finding:
+def _explain(
+    gpu: Gpu, reason: Reason, inventory: HostInventory, of_host: Mapping[str, tuple[Remedy, ...]]
+) -> Finding:
     informative = reason.code in INFORMATIVE or reason.code in ("kind-not-offered", "not-pci")
     severity = Severity.INFO if informative else Severity.BLOCKING
-    if reason.code == "iommu-inactive":
-        remedies = iommu
-    else:
+    remedies = of_host.get(reason.code)
+    if remedies is None:
         remedies = tuple(_REMEDIES.get(reason.code, _none)(gpu, reason, inventory))
     return Finding(reason.code, severity, reason.message, reason.addresses, remedies)
 
@@ -81,7 +84,8 @@ def _boot_display(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterato
 def _framebuffer(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
     yield Remedy(
         RemedyKind.KERNEL_PARAMETER,
-        "keep the kernel from putting its boot framebuffer on this GPU: add the parameter, then reboot",
+        "keep the kernel from putting its boot framebuffer on this GPU: add initcall_blacklist=sysfb_init"
+        " to the kernel command line and reboot",
         "initcall_blacklist=sysfb_init",
     )
 
@@ -105,50 +109,63 @@ def _group_shared(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterato
                 RemedyKind.GROUP_MEMBER, f"{name} cannot be taken along while the host uses it: {used}", name
             )
         elif name not in own:
-            text = f"if the host can do without {name}, take it along: --also {name}"
+            command = f"vgpumgr gpu bind {gpu.address} --also {name}"
+            text = f"if the host can do without {name}, take it along: {command}"
             yield Remedy(RemedyKind.GROUP_MEMBER, text, name)
 
 
 def _vfs(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
-    if gpu.function.driver == "nvidia":
-        command = f"/usr/lib/nvidia/sriov-manage -d {gpu.address}"
-    else:
-        command = f"echo 0 > /sys/bus/pci/devices/{gpu.address}/sriov_numvfs"
-    yield _command(command, "delete the vGPUs on it, then disable its virtual functions, to give it away whole")
+    # Not by hand: what is cut on record is cut again after each reboot.
+    why = "delete the vGPUs on it, then disable its virtual functions, to give it away whole"
+    yield _command(f"vgpumgr gpu slice {gpu.address} --vfs 0", why)
 
 
 def _holders(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
     for holder in gpu.holders:
         if holder.address in reason.addresses and _message_is_about(holder, reason):
-            text, value = _let_go(holder)
-            yield Remedy(RemedyKind.HOLDER, text, value)
+            yield _let_go(holder)
 
 
 def _message_is_about(holder: Holder, reason: Reason) -> bool:
     return holder.kind in reason.message and holder.name in reason.message
 
 
-def _let_go(holder: Holder) -> tuple[str, str]:
-    """How to make one holder let go: a sentence, and the command or name."""
+def _let_go(holder: Holder) -> Remedy:
+    """How to make one holder let go."""
     if holder.kind == "mount":
-        return f"unmount {holder.name}", f"umount {holder.name}"
+        return _holder(f"unmount {holder.name}", f"umount {holder.name}")
     if holder.kind == "swap":
-        return f"switch the swap area {holder.name} off", f"swapoff {holder.name}"
-    if holder.kind == "block":
-        return f"stop what is built on the disk: {holder.name} ({holder.detail})", holder.name
+        return _holder(f"switch the swap area {holder.name} off", f"swapoff {holder.name}")
     if holder.kind == "network":
-        return f"take the interface {holder.name} down", f"ip link set {holder.name} down"
-    if holder.kind == "display":
-        return f"stop what shows a picture on {holder.name} (a display server, the console)", holder.name
+        return _holder(f"take the interface {holder.name} down", f"ip link set {holder.name} down")
+    if holder.kind == "vm":
+        return _holder(f"shut the VM {holder.name} down", f"virsh shutdown {holder.name}")
     if holder.kind == "process" and holder.name.startswith("nvidia-persiste"):
-        return "stop the persistence daemon", "systemctl stop nvidia-persistenced"
+        return _holder("stop the persistence daemon", "systemctl stop nvidia-persistenced")
     if holder.pid is not None:
-        return f"stop {holder.name} (pid {holder.pid})", f"kill {holder.pid}"
-    return f"stop {holder.name}", holder.name
+        return _holder(f"stop {holder.name} (pid {holder.pid})", f"kill {holder.pid}")
+    return Remedy(RemedyKind.HOLDER, _without_command(holder), holder.name)
 
 
-def _owner_unknown(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
-    yield Remedy(RemedyKind.PRIVILEGE, "look again as root, with /proc mounted", "root")
+def _holder(what: str, command: str) -> Remedy:
+    return Remedy(RemedyKind.HOLDER, f"{what}: {command}", command)
+
+
+def _without_command(holder: Holder) -> str:
+    if holder.kind == "block":
+        return f"stop what is built on the disk: {holder.name} ({holder.detail})"
+    if holder.kind == "display":
+        return f"stop what shows a picture on {holder.name} (a display server, the console)"
+    return f"stop {holder.name}"
+
+
+def _live_vgpus(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    """Which way a vGPU goes depends on who made it; 'vgpu list' tells."""
+    text = (
+        "see whose they are: vgpumgr vgpu list; then release the allocation that has one (vgpumgr alloc release), "
+        "delete one of ours (vgpumgr vgpu delete), or leave a foreign one to who made it"
+    )
+    yield Remedy(RemedyKind.COMMAND, text, "vgpumgr vgpu list")
 
 
 def _failed(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
@@ -167,9 +184,9 @@ _REMEDIES: dict[str, _Remedies] = {
     "framebuffer-held": _framebuffer,
     "group-shared": _group_shared,
     "vfs-enabled": _vfs,
+    "vgpu-live": _live_vgpus,
     "in-use-by-host": _holders,
     "in-use": _holders,
-    "owner-unknown": _owner_unknown,
     "failed": _failed,
     "parked": _parked,
 }

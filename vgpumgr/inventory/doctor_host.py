@@ -33,6 +33,7 @@ _PARAMETER = {
     ),
     _AMD: Remedy(
         RemedyKind.KERNEL_PARAMETER,
+        "the kernel uses AMD's IOMMU by itself; where it does not, its platform being known for faults, "
         "add amd_iommu=force_enable to the kernel command line (GRUB_CMDLINE_LINUX, then update-grub) and reboot",
         "amd_iommu=force_enable",
     ),
@@ -50,10 +51,17 @@ def diagnose_host(reader: Reader, inventory: HostInventory, iommu: tuple[Remedy,
         yield from _vfio(reader)
     if any(notice.code == "holders-unknown" for notice in inventory.warnings):
         message = "the open files of all processes cannot be read here, so use of GPUs cannot be seen"
-        remedy = Remedy(RemedyKind.PRIVILEGE, "run as root, with /proc mounted", "root")
-        yield Finding("holders-unknown", Severity.WARNING, message, (), (remedy,))
+        yield Finding("holders-unknown", Severity.WARNING, message, (), (look_again(reader),))
     if not any(gpu.offered for gpu in inventory.gpus):
         yield Finding("no-gpu", Severity.INFO, "no GPU or accelerator that could be given to a VM is in this host")
+
+
+def look_again(reader: Reader) -> Remedy:
+    """How to see the open files of all processes. A recording shows no more, whoever reads it."""
+    if reader.kernel.label.startswith("recorded"):
+        text = "they are not in this recording: take another on the host, as root: vgpumgr host snapshot FILE"
+        return Remedy(RemedyKind.PRIVILEGE, text, "vgpumgr host snapshot FILE")
+    return Remedy(RemedyKind.PRIVILEGE, "look again as root, with /proc mounted", "root")
 
 
 def iommu_remedies(reader: Reader) -> tuple[Remedy, ...]:
@@ -118,10 +126,14 @@ def _remove(code: str, word: str, message: str) -> Finding:
 
 def _vfio(reader: Reader) -> Iterator[Finding]:
     if not reader.kernel.exists(f"{PCI_DRIVERS}/vfio-pci"):
-        remedy = Remedy(RemedyKind.MODULE, "binding loads it; to have it at boot: modprobe vfio-pci", "vfio-pci")
+        text = "binding loads it; to have it from boot on: echo vfio-pci > /etc/modules-load.d/vfio-pci.conf"
+        remedy = Remedy(RemedyKind.MODULE, text, "vfio-pci")
         yield Finding("vfio-not-loaded", Severity.INFO, "the driver vfio-pci is not loaded", (), (remedy,))
     if reader.text(_UNSAFE_INTERRUPTS, "host") in ("Y", "1"):
         message = "vfio_iommu_type1 allows unsafe interrupts: a VM can inject interrupts into the host"
-        text = "remove the module option allow_unsafe_interrupts"
+        text = (
+            "remove vfio_iommu_type1.allow_unsafe_interrupts from the kernel command line and "
+            "'options vfio_iommu_type1 allow_unsafe_interrupts=1' from /etc/modprobe.d, then reboot"
+        )
         remedy = Remedy(RemedyKind.MODULE, text, "vfio_iommu_type1.allow_unsafe_interrupts", undo=True)
         yield Finding("unsafe-interrupts", Severity.WARNING, message, (), (remedy,))
