@@ -182,6 +182,21 @@ def test_a_full_disk_is_one_line(tree: Path) -> None:
     assert (ended.returncode, ended.stderr) == (4, "error: No space left on device\n")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_caller_may_close_the_standard_streams(closed: str, tree: Path) -> None:
+    shell = f"{sys.executable} -m vgpumgr.cli --sysfs-root {tree} gpu list {closed}"
+    ended = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, cwd=CHECKOUT)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_snapshot_goes_into_a_pipe(program: Vgpumgr, tree: Path, tmp_path: Path) -> None:
+    file = tmp_path / "host.tar"
+    shell = f"{sys.executable} -m vgpumgr.cli --sysfs-root {tree} host snapshot - > {file}"
+    subprocess.run(["bash", "-c", shell], check=True, cwd=CHECKOUT)
+    seen = [program("--sysfs-root", source, "gpu", "list", "-o", "json").json for source in (tree, file)]
+    assert seen[0] == seen[1]
+
+
 def test_output_that_is_no_terminal_has_no_colours(program: Vgpumgr, tree: Path) -> None:
     for command in (("gpu", "list"), ("host", "doctor"), ("inventory",)):
         assert "\x1b" not in program("--sysfs-root", tree, *command).out

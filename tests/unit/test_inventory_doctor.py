@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.hosttree import DEAD_CONFIG, HostTree
+from vgpumgr.binding import plan_bind
 from vgpumgr.inventory import take_inventory, with_occupancy
 from vgpumgr.inventory.doctor import diagnose
 from vgpumgr.inventory.names import NoNames
 from vgpumgr.kernel.open import open_kernel
+from vgpumgr.kernel.simulated.build import build
 from vgpumgr.kernel.simulated.hosts import shipped_hosts
 from vgpumgr.model.doctor import Diagnosis, Finding
 
@@ -170,12 +172,23 @@ def test_the_parameter_against_the_boot_framebuffer_is_in_the_text(tree: HostTre
     assert remedy.value in remedy.text
 
 
-def test_a_member_is_taken_along_by_a_command_that_can_be_copied(tree: HostTree) -> None:
-    tree.iommu()
-    tree.function(GPU, "030000", "10de:2204", "nvidia", 4)
-    tree.function("0000:18:00.0", "0c0330", "1022:149c", "xhci_hcd", 4)
-    (remedy,) = (each for each in finding(tree, "group-shared").remedies if each.kind == "group-member")
-    assert f"vgpumgr gpu bind {GPU} --also 0000:18:00.0" in remedy.text
+def test_all_members_are_taken_along_by_one_command() -> None:
+    """Named one by one, each would leave the group blocked by the others."""
+    card = {"class": "030000", "id": "10de:2204", "driver": "nvidia", "group": 8}
+    sound = {"class": "040300", "id": "10de:1aef", "driver": "snd_hda_intel", "group": 8}
+    slots = {"0000:17:00": {"0": card, "1": sound}, "0000:18:00": {"0": card, "1": sound}}
+    functions = [
+        {"address": f"{slot}.{number}", **each} for slot, parts in slots.items() for number, each in parts.items()
+    ]
+    kernel = build("pair", {"functions": functions})
+    report = diagnose(kernel, take_inventory(kernel, names=NoNames()))
+    (found,) = (each for each in report.gpus[0].findings if each.code == "group-shared")
+    assert [each.value for each in found.remedies if each.kind == "command"] == [
+        f"vgpumgr gpu bind {GPU} --also 0000:18:00.0 --also 0000:18:00.1"
+    ]
+    inventory = take_inventory(kernel, names=NoNames())
+    plan = plan_bind(kernel, inventory, inventory.gpus[0], also=["0000:18:00.0", "0000:18:00.1"])
+    assert plan.refusal is None
 
 
 def test_vgpus_that_live_on_a_card_are_looked_up_before_they_go(tree: HostTree) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -14,6 +16,8 @@ from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.output import emit, note
 from vgpumgr.cli.table import facts
 from vgpumgr.errors import SourceError, UsageError
+
+_STDOUT = Path("-")
 
 MARKS = {"blocking": ("✗", "red"), "warning": ("!", "yellow"), "info": ("·", None)}
 
@@ -102,7 +106,13 @@ def doctor(invocation: Invocation) -> None:
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
 @pass_invocation
 def snapshot(invocation: Invocation, file: Path, overwrite: bool) -> None:
-    """Write what vgpumgr reads of this host to a tar FILE that --sysfs-root takes. No serials, no MACs."""
+    """Write what vgpumgr reads of this host to a tar FILE (- for standard output) that --sysfs-root takes. No
+    serials, no MACs.
+    """
+    if file == _STDOUT:
+        with open_backend(invocation, Needs.READING) as backend:
+            _write_out(backend)
+        return
     if _is_there(file) and not overwrite:
         raise UsageError(
             f"{file} is there already", hint="choose another name, or add --overwrite", code="file-exists"
@@ -112,6 +122,15 @@ def snapshot(invocation: Invocation, file: Path, overwrite: bool) -> None:
     emit(invocation, {"file": str(file), "bytes": file.stat().st_size}, lambda data, _: str(data["file"]))
     if not invocation.machine_readable:
         note(f"read it with: vgpumgr --sysfs-root {file} inventory")
+
+
+def _write_out(backend: Backend) -> None:
+    """Into a pipe or a file, as a whole or not at all."""
+    if sys.stdout.isatty():
+        raise UsageError("a tar is nothing for a terminal", hint="name a file, or add > host.tar")
+    out = BytesIO()
+    backend.snapshot(out)
+    sys.stdout.buffer.write(out.getvalue())
 
 
 def _is_there(file: Path) -> bool:

@@ -101,17 +101,23 @@ def _group_shared(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterato
     if bridged:
         text = f"move the card to a slot behind another root port than {gpu.topology.root_port}"
         yield Remedy(RemedyKind.HARDWARE, text, "another slot")
+    yield from _members(gpu, reason)
+
+
+def _members(gpu: Gpu, reason: Reason) -> Iterator[Remedy]:
+    """The members that are not the card's own and, where none is in use, the command that takes all along."""
     own = {companion.address for companion in gpu.companions}
-    for name in reason.addresses:
-        used = next((f"{item.kind} {item.name}" for item in gpu.holders if item.address == name), None)
-        if used is not None:
-            yield Remedy(
-                RemedyKind.GROUP_MEMBER, f"{name} cannot be taken along while the host uses it: {used}", name
-            )
-        elif name not in own:
-            command = f"vgpumgr gpu bind {gpu.address} --also {name}"
-            text = f"if the host can do without {name}, take it along: {command}"
-            yield Remedy(RemedyKind.GROUP_MEMBER, text, name)
+    used = {item.address: f"{item.kind} {item.name}" for item in reversed(gpu.holders)}
+    others = [name for name in reason.addresses if name in used or name not in own]
+    for name in others:
+        if name in used:
+            text = f"{name} cannot be taken along while the host uses it: {used[name]}"
+        else:
+            text = f"{name} can be taken along, if the host can do without it"
+        yield Remedy(RemedyKind.GROUP_MEMBER, text, name)
+    if others and not used.keys() & set(others):
+        command = " ".join([f"vgpumgr gpu bind {gpu.address}", *(f"--also {name}" for name in others)])
+        yield _command(command, "to take them along")
 
 
 def _vfs(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:

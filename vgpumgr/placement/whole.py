@@ -48,7 +48,8 @@ def _not_free(gpu: Gpu) -> tuple[Reason, ...]:
 
 
 def _too_few(gpu: Gpu, free: int, wanted: int) -> GpuRefusal:
-    reason = Reason("too-few", f"{wanted} GPUs were asked for, and {free} are free", (gpu.address,))
+    number = f"{free} is" if free == 1 else f"{free} are"
+    reason = Reason("too-few", f"{wanted} GPUs were asked for, and {number} free", (gpu.address,))
     return GpuRefusal(gpu.address, gpu.name, (reason,))
 
 
