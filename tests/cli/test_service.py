@@ -258,6 +258,13 @@ def test_the_demo_ends_well_and_shows_what_it_did(program: Vgpumgr) -> None:
     assert "curl -s --unix-socket" in ended.out
 
 
+def test_a_port_that_the_demo_cannot_have_is_one_line(program: Vgpumgr) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = program("demo", "--keep", "--port", taken.getsockname()[1])
+    assert (ended.status, ended.err.count("\n")) == (2, 1), ended.err
+    assert "choose another with --port" in ended.err
+
+
 def test_a_demo_that_cannot_start_says_why(program: Vgpumgr) -> None:
     ended = program("--simulate", "nope", "demo")
     assert ended.status == 5

@@ -30,7 +30,7 @@ def demo(invocation: Invocation, keep: bool, port: int | None) -> int:
 
     host = invocation.simulate or HOST
     if keep:
-        listen = f"127.0.0.1:{port or free_port(8900)}"
+        listen = f"127.0.0.1:{free_port(port)}"
         with running_service(host, listen) as service:
             stay(service, listen)
         return EXIT_OK

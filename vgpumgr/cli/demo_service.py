@@ -26,6 +26,7 @@ from vgpumgr.errors import UnavailableError, UsageError, VgpumgrError
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 LOG_LINES = 15
+_USUAL_PORT = 8900
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def free_port(wanted: int) -> int:
-    """``wanted`` if nobody listens there, else a port that is free."""
-    for port in (wanted, 0):
+def free_port(wanted: int | None) -> int:
+    """The port that was asked for; without one the usual port, else any that is free."""
+    for port in (wanted,) if wanted else (_USUAL_PORT, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -141,7 +142,8 @@ def free_port(wanted: int) -> int:
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise UsageError("no free port on 127.0.0.1", hint="choose one: --port 8901", code="port-in-use")
+    message = f"another program has port {wanted} on 127.0.0.1" if wanted else "no free port on 127.0.0.1"
+    raise UsageError(message, hint="choose another with --port", code="port-in-use")
 
 
 def program_name() -> str:
