@@ -9,19 +9,11 @@ from vgpumgr.model.json import JsonObject
 
 MAX_ID = 2**31 - 1
 """No event has a higher id."""
-LOST = "events.lost"
-"""What a stream says first when it cannot begin where it was asked to. It is never stored."""
 
 
 class EventType(StrEnum):
     """Every type. There is one for each state of an allocation, and for each way an operation can end."""
 
-    GPU_ADDED = "gpu.added"
-    GPU_REMOVED = "gpu.removed"
-    VGPU_ADDED = "vgpu.added"
-    VGPU_REMOVED = "vgpu.removed"
-    DEVICE_MISSING = "allocation.device-missing"
-    DEVICE_BACK = "allocation.device-back"
     ALLOCATION_REQUESTED = "allocation.requested"
     ALLOCATION_RESERVED = "allocation.reserved"
     ALLOCATION_PREPARING = "allocation.preparing"
@@ -39,8 +31,8 @@ class EventType(StrEnum):
 class Happening:
     """An event before it is written: what happened, to what, and what a person should read.
 
-    ``subject`` is a GPU's address, a vGPU's id, an allocation's id, or what an operation was on. ``tenant`` is the
-    allocation's; ``None`` is the host's own affair.
+    ``subject`` is an allocation's id, or what an operation was on. ``tenant`` is the allocation's; ``None`` is the
+    host's own affair.
     """
 
     type: EventType

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
-
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from vgpumgr.errors import UsageError
 from vgpumgr.model.event import MAX_ID, Event, EventType, Happening
 from vgpumgr.model.page import Page
-from vgpumgr.store.bell import Bell
-from vgpumgr.store.models import AllocationRow, EventRow
+from vgpumgr.store.models import EventRow
 from vgpumgr.store.session import MAX_PAGE, Sessions
 
 KEPT = 10_000
@@ -24,43 +20,13 @@ _NEXT_ID = text(
     "INSERT INTO event_counters (host_id, last) VALUES (:host_id, 1) "
     "ON CONFLICT (host_id) DO UPDATE SET last = event_counters.last + 1 RETURNING last"
 )
-_ABOUT_DEVICES = (EventType.DEVICE_MISSING, EventType.DEVICE_BACK)
-
-
-class Span(NamedTuple):
-    """The ids of the oldest event that is kept and of the newest; ``(1, 0)`` while there is none."""
-
-    oldest: int
-    newest: int
 
 
 class Events:
-    """The events of one host. ``bell`` is rung after each transaction that wrote some."""
+    """The events of one host."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-
-    @property
-    def bell(self) -> Bell:
-        """Rung when there is more to read."""
-        return self._sessions.bell
-
-    def append(self, happenings: Iterable[Happening]) -> None:
-        """Write down what happened, all or nothing."""
-        with self._sessions.transaction() as session:
-            for happening in happenings:
-                add_event(session, self._sessions, happening)
-
-    def append_unless_changed(self, generation: int, happenings: Collection[Happening]) -> None:
-        """Write down what was seen of an allocation, unless it is of another ``generation`` by now.
-
-        Then what was seen may be the work of whoever changed it, and no news.
-        """
-        with self._sessions.transaction() as session:
-            for happening in happenings:
-                row = session.get(AllocationRow, happening.allocation_id)
-                if row is not None and row.generation == generation:
-                    add_event(session, self._sessions, happening)
 
     def list(
         self,
@@ -89,32 +55,6 @@ class Events:
             return Page(found)
         return Page(found[:limit], str(found[limit - 1].id))
 
-    def span(self) -> Span:
-        """Which events there are."""
-        query = select(func.min(EventRow.id), func.max(EventRow.id)).where(
-            EventRow.host_id == self._sessions.host_id
-        )
-        with self._sessions.transaction() as session:
-            oldest, newest = session.execute(query).one()
-        return Span(1, 0) if oldest is None else Span(oldest, newest)
-
-    def told_missing(self) -> Mapping[str, frozenset[str]]:
-        """Of which devices the last word is that they are missing, by the allocation that has them."""
-        query = (
-            select(EventRow)
-            .where(EventRow.host_id == self._sessions.host_id, EventRow.type.in_(_ABOUT_DEVICES))
-            .order_by(EventRow.id)
-        )
-        missing: dict[str, set[str]] = {}
-        with self._sessions.transaction() as session:
-            for row in session.scalars(query):
-                devices = missing.setdefault(row.subject, set())
-                if row.type == EventType.DEVICE_MISSING:
-                    devices.add(row.data["device"])
-                else:
-                    devices.discard(row.data["device"])
-        return {key: frozenset(devices) for key, devices in missing.items()}
-
 
 def add_event(session: Session, sessions: Sessions, what: Happening) -> None:
     """Write an event in the transaction that makes it true; the oldest goes when there are too many."""
@@ -136,7 +76,6 @@ def add_event(session: Session, sessions: Sessions, what: Happening) -> None:
         delete(EventRow).where(EventRow.host_id == sessions.host_id, EventRow.id <= number - KEPT),
         execution_options={"synchronize_session": False},
     )
-    sessions.ring_after(session)
 
 
 def _place(cursor: str) -> int:
