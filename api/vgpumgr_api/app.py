@@ -81,7 +81,7 @@ class Application(OpenAPI):
                 self.tags += resource.api.tags
                 self.paths.update(resource.api.paths)
                 self.components_schemas.update(resource.api.components_schemas)
-            super().generate_spec_json()  # type: ignore[no-untyped-call]
+            super().generate_spec_json()  # type: ignore[no-untyped-call]  # the library leaves it untyped
             complete(self.spec_json)
 
 

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
+from typing import Any
 
 SECONDS = 10.0
 
@@ -13,14 +14,14 @@ SECONDS = 10.0
 class _Connection(HTTPConnection):
     """HTTP to wherever a listening socket listens."""
 
-    def __init__(self, family: int, address: object) -> None:
+    def __init__(self, family: int, address: Any) -> None:
         super().__init__("localhost", timeout=SECONDS)
         self._family, self._address = family, address
 
     def connect(self) -> None:
         self.sock = socket.socket(self._family, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._address)  # type: ignore[arg-type]
+        self.sock.connect(self._address)
 
 
 def prober(listener: int) -> Callable[[], bool]:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from flask import Flask, Response, request
+from flask import Flask, Response, make_response, request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from werkzeug.exceptions import HTTPException
 
@@ -152,7 +152,7 @@ def _pointer(place: tuple[int | str, ...]) -> str:
 
 def _from_http(error: HTTPException) -> Response:
     if error.response is not None:
-        return error.response  # type: ignore[return-value]
+        return make_response(error.response)
     status = error.code or 500
     code, hint = HTTP_CODES.get(status, ("http-error", ""))
     response = problem(status, code, _detail(status, error), hint)

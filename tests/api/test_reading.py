@@ -9,6 +9,7 @@ from flask.testing import FlaskClient
 
 from tests.api.conftest import GPU
 from vgpumgr.kernel.recorded import open_recording
+from vgpumgr.service import Service
 
 
 def test_the_inventory_is_the_contract_of_the_command_line(client: FlaskClient) -> None:
@@ -85,8 +86,8 @@ def test_health_readiness_and_documents_are_there(client: FlaskClient) -> None:
     assert client.get("/docs", follow_redirects=True).status_code == 200
 
 
-def test_before_the_host_is_reconciled_nothing_can_be_changed(client: FlaskClient, service: object) -> None:
-    service._waiting_for = ["bindings to be restored"]  # type: ignore[attr-defined]
+def test_before_the_host_is_reconciled_nothing_can_be_changed(client: FlaskClient, service: Service) -> None:
+    service._waiting_for = ["bindings to be restored"]
     assert client.get("/readyz").status_code == 503
     answer = client.post(f"/v1/gpus/{GPU}/bind", json={})
     assert answer.status_code == 503

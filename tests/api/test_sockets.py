@@ -14,8 +14,8 @@ from vgpumgr.errors import PermissionDeniedError, UnavailableError
 from vgpumgr_api import sockets
 
 
-def settings(folder: Path, **others: str) -> Config:
-    return Config(socket=folder / "s.sock", socket_group="", **others)  # type: ignore[arg-type]
+def settings(folder: Path, listen: str = "") -> Config:
+    return Config(socket=folder / "s.sock", socket_group="", listen=listen)
 
 
 def close(descriptors: list[int]) -> None:

@@ -191,7 +191,7 @@ def test_a_card_that_was_exchanged_is_not_bound(tmp_path: Path) -> None:
     again.close()
 
 
-def test_a_full_disk_undoes_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_undoes_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from vgpumgr.errors import UnavailableError
 
     kernel = small_host()
@@ -209,7 +209,7 @@ def test_a_full_disk_undoes_and_loses_nothing(tmp_path: Path) -> None:
             raise UnavailableError("the database failed: disk is full", code="store-full")
         plain(*args, **kwargs)
 
-    operations.step = full  # type: ignore[method-assign]
+    monkeypatch.setattr(operations, "step", full)
     operation = service.bind(GPU)
     service.wait(operation.id, None)
     assert drivers(kernel) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -289,8 +290,8 @@ def _fill(store: Store, pages: int) -> None:
     """Write until SQLite, held to a few pages more, says that the disk is full."""
     from sqlalchemy import event
 
-    def hold(connection: object, _record: object) -> None:
-        connection.execute(f"PRAGMA max_page_count={pages + 4}")  # type: ignore[attr-defined]
+    def hold(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute(f"PRAGMA max_page_count={pages + 4}")
 
     event.listen(store._sessions.engine, "connect", hold)
     store._sessions.engine.dispose()
