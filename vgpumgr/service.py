@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from vgpumgr.model.operation import Operation
     from vgpumgr.model.page import Page
     from vgpumgr.plans.plan import Plan
+    from vgpumgr.store.events import Events
     from vgpumgr.store.idempotency import IdempotencyKeys
     from vgpumgr.vgpu.nvml_port import NvmlPort
 
@@ -295,6 +296,11 @@ class Service(Reading):
         return self._at_desk.wait(operation_id, seconds)
 
     # -- life -----------------------------------------------------------------------------------------
+    @property
+    def events(self) -> Events:
+        """What happened on this host: to read, and to follow."""
+        return self._at_desk.store.events
+
     @property
     def idempotency(self) -> IdempotencyKeys:
         """Answers to requests that carried an idempotency key."""

@@ -15,6 +15,7 @@ from vgpumgr_api import (
     allocations,
     candidates,
     domain_checks,
+    events,
     gpus,
     guards,
     health,
@@ -32,6 +33,7 @@ from vgpumgr_api.context import Context
 from vgpumgr_api.document import complete, operation_id
 from vgpumgr_api.pages import DOCUMENTATION, POLICY
 from vgpumgr_api.principals import identify
+from vgpumgr_api.streams import Streams
 from vgpumgr_api.waiting import WaitingRoom
 
 RESOURCES = (
@@ -44,6 +46,7 @@ RESOURCES = (
     allocations,
     vms,
     operations,
+    events,
     domain_checks,
     health,
 )
@@ -85,11 +88,12 @@ class Application(OpenAPI):
             complete(self.spec_json)
 
 
-def create_app(service: Service | None, *, seats: int = 4, names: str = "") -> Application:
+def create_app(service: Service | None, *, seats: int = 4, streams: int = 4, names: str = "") -> Application:
     """The application.
 
-    ``seats``: how many requests may wait for operations at a time. ``names``: host names it answers to on TCP
-    beside loopback's, separated by commas. Without a ``service`` it only writes the OpenAPI document.
+    ``seats``: how many requests may wait for operations at a time; ``streams``: how many may follow events.
+    ``names``: host names it answers to on TCP beside loopback's, separated by commas. Without a ``service`` it only
+    writes the OpenAPI document.
     """
     app = Application(
         "vgpumgr_api",
@@ -105,7 +109,7 @@ def create_app(service: Service | None, *, seats: int = 4, names: str = "") -> A
     )
     app.config["OPENAPI_HTML_STRING"] = DOCUMENTATION
     if service is not None:
-        app.extensions["vgpumgr"] = Context(service, WaitingRoom(service, seats))
+        app.extensions["vgpumgr"] = Context(service, WaitingRoom(service, seats), Streams(service, streams))
     requests.register(app)
     problems.register(app)
     for guard in (guards.own_names(names), identify, guards.acceptable, guards.named_once, read_body):

@@ -1,4 +1,4 @@
-"""What every request finds in its application: the use-cases, and the room where requests wait for operations."""
+"""What every request finds in its application: the use-cases, and the seats of requests that stay."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from flask import current_app
 
 from vgpumgr.errors import UnavailableError
 from vgpumgr.service import Service
+from vgpumgr_api.streams import Streams
 from vgpumgr_api.waiting import WaitingRoom
 
 
@@ -18,6 +19,12 @@ class Context:
 
     service: Service
     waiting_room: WaitingRoom
+    streams: Streams
+
+    def close(self) -> None:
+        """The service stops: answer everybody who waits, and end every stream."""
+        self.waiting_room.close()
+        self.streams.close()
 
 
 def context() -> Context:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from vgpumgr_api.guards import EVENT_STREAM
+
 Operation = dict[str, Any]
 
 _TEXT = {"type": "string"}
@@ -34,6 +36,7 @@ def complete(spec: dict[str, Any]) -> None:
     for path, item in spec["paths"].items():
         for method in set(item) & set(_METHODS):
             _complete(item[method], *_CONTENT.get((path, method), (None, None)))
+    spec["paths"]["/v1/events"]["get"]["responses"]["200"]["content"][EVENT_STREAM] = {"schema": _TEXT}
     body = spec["paths"]["/v1/domain-checks"]["post"]["requestBody"]
     body["content"]["application/xml"] = {"schema": _TEXT}
 

@@ -12,7 +12,13 @@ from vgpumgr.errors import UsageError
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_SITE = ("same-origin", "none")
-_PRODUCES = {"allocations.show_xml": "application/xml", "host.take_snapshot": "application/x-tar"}
+EVENT_STREAM = "text/event-stream"
+_JSON = "application/json"
+_PRODUCES = {
+    "allocations.show_xml": ("application/xml",),
+    "host.take_snapshot": ("application/x-tar",),
+    "events.list_events": (_JSON, EVENT_STREAM),
+}
 _LISTS = frozenset({"disks"})
 """What a query may name several times."""
 _PAGES = ("openapi.", "swagger.", "root")
@@ -88,6 +94,13 @@ def acceptable() -> None:
     endpoint = request.endpoint or ""
     if not request.accept_mimetypes or not endpoint or endpoint.startswith(_PAGES):
         return
-    produced = _PRODUCES.get(endpoint, "application/json")
-    if request.accept_mimetypes.quality(produced) <= 0:
-        raise NotAcceptableError(f"this resource comes as {produced} only", hint=f"send Accept: {produced}")
+    produced = _PRODUCES.get(endpoint, (_JSON,))
+    if not any(request.accept_mimetypes.quality(kind) > 0 for kind in produced):
+        raise NotAcceptableError(
+            f"this resource comes as {' or '.join(produced)} only", hint=f"send Accept: {produced[0]}"
+        )
+
+
+def wants_stream() -> bool:
+    """Whether the caller would rather have events as a stream than as a list."""
+    return request.accept_mimetypes.best_match((_JSON, EVENT_STREAM), _JSON) == EVENT_STREAM

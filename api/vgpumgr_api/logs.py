@@ -45,9 +45,9 @@ class GunicornLog(Logger):
         self.access_log.propagate = False
 
     def exception(self, msg: str, *args: object, **kwargs: object) -> None:
-        """A client that stopped in the middle of a request is no fault of ours."""
+        """A client that stopped in the middle of a request, or of its answer, is no fault of ours."""
         if isinstance(sys.exc_info()[1], BlockingIOError):
-            self.error_log.info("a client sent nothing more in the middle of its request")
+            self.error_log.info("a client sent nothing more of its request, or took nothing more of its answer")
         else:
             super().exception(msg, *args, **kwargs)
 

@@ -218,6 +218,43 @@ class OperationPage(Answer):
     next_cursor: str | None
 
 
+class EventModel(Answer):
+    """Something that happened. `id` counts without gaps, in the order in which things became true."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "id": 12,
+                    "time": "2026-01-05T09:00:01.000000Z",
+                    "type": "allocation.ready",
+                    "subject": "0c3f5a52-4f0e-4b8e-9d52-3f1c1f6f1c11",
+                    "message": "the allocation of desktop-17 is ready",
+                    "tenant": "default",
+                    "allocation_id": "0c3f5a52-4f0e-4b8e-9d52-3f1c1f6f1c11",
+                    "data": {"vm": "desktop-17", "generation": 3},
+                }
+            ]
+        }
+    )
+
+    id: int
+    time: str
+    type: str
+    subject: str = Field(description="a GPU's address, a vGPU's or an allocation's id, or what an operation was on")
+    message: str = Field(description="what a person should read")
+    tenant: str | None = Field(description="of the allocation; null: the host's own affair")
+    allocation_id: str | None
+    data: dict[str, Any] = Field(description="what programs may want to know, by type; additions come")
+
+
+class EventPage(Answer):
+    """A page of events."""
+
+    items: list[EventModel]
+    next_cursor: str | None
+
+
 class VmPage(Answer):
     """A page of VMs."""
 

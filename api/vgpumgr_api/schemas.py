@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from vgpumgr.model.allocation import AllocationRequest, AllocationState
 from vgpumgr.model.domain import DomainState, GuestShape
+from vgpumgr.model.event import MAX_ID, EventType
 from vgpumgr.model.host import GpuKind, PassthroughState
 from vgpumgr_api.waiting import MAX_SECONDS
 
@@ -148,6 +149,23 @@ class OperationListQuery(PageQuery):
 
     state: OperationState | None = None
     subject: Word = Field(None, description="a GPU's address, an allocation's id, or a VM's name")
+
+
+class EventQuery(PageQuery):
+    """Which events; `limit` and `cursor` are for lists, a stream goes on."""
+
+    after: int | None = Field(None, ge=0, le=MAX_ID, description="only events with a higher id")
+    type: EventType | None = None
+    subject: Word = Field(None, description="a GPU's address, a vGPU's or an allocation's id, or a VM's name")
+    tenant: Word = None
+
+
+class FollowHeaders(BaseModel):
+    """Headers of a stream that goes on where another ended."""
+
+    last_id: int | None = Field(
+        None, alias="Last-Event-ID", ge=0, le=MAX_ID, description="the id to go on after; goes before `after`"
+    )
 
 
 class VmListQuery(PageQuery):

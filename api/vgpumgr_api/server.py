@@ -17,7 +17,9 @@ from vgpumgr_api.notify import Notifier
 from vgpumgr_api.worker import Worker
 
 HEALTH_THREADS = 1
-"""Threads beyond the configured ones: a full house still answers how it is."""
+"""A thread beyond the configured ones: a full house still answers how it is."""
+STREAMS = 8
+"""How many clients may follow events at a time; each has a thread of its own beside those that answer requests."""
 
 log = logging.getLogger("vgpumgr")
 
@@ -42,15 +44,15 @@ def serve(config: Config) -> int:
 def _run(config: Config, listeners: list[int], notifier: Notifier) -> None:
     service = open_service(config)
     try:
-        app = create_app(service, seats=max(1, config.threads // 2), names=config.server_names)
+        app = create_app(service, seats=max(1, config.threads // 2), streams=STREAMS, names=config.server_names)
 
         def stop() -> None:
             notifier.stopping()
-            app.extensions["vgpumgr"].waiting_room.close()
+            app.extensions["vgpumgr"].close()
 
         # Made first: gunicorn closes the descriptors that it is given, and goes on with copies.
         start = (service, notifier, prober(listeners[0]))
-        worker = Worker(app, listeners, config.threads + HEALTH_THREADS, stop)
+        worker = Worker(app, listeners, config.threads + HEALTH_THREADS + STREAMS, stop)
         # Reconciling goes on beside the first answers: /readyz says how far it is.
         threading.Thread(target=_start, args=start, name="start", daemon=True).start()
         worker.init_process()

@@ -27,6 +27,8 @@ HEARTBEAT = 3600.0
 """Seconds between two turns of an idle loop: it has nothing to look after, and signals and requests wake it."""
 RECEIVE_SECONDS = 10
 """How long a client may keep a thread by sending nothing in the middle of a request."""
+SEND_SECONDS = 20
+"""How long a client may keep a thread by taking nothing of its answer."""
 GRACE_SECONDS = 30
 """How long running requests may take to end when the service is stopped."""
 
@@ -67,8 +69,9 @@ class Worker(ThreadWorker):
         super().wait_for_and_dispatch_events(HEARTBEAT if idle else timeout)
 
     def enqueue_req(self, conn: Any) -> None:
-        """gunicorn reads without a limit of time; the kernel's limit on the socket ends it."""
+        """gunicorn reads and writes without a limit of time; the kernel's limits on the socket end it."""
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(RECEIVE_SECONDS, 0))
+        conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(SEND_SECONDS, 0))
         super().enqueue_req(conn)
 
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:

@@ -19,6 +19,7 @@ import pytest
 from tests.api.conftest import GPU
 from tests.api.running import SECONDS, Running, ask, command, environment, running
 from vgpumgr_api.problems import Problem
+from vgpumgr_api.server import STREAMS
 
 AS_SYSTEMD = """\
 import os, sys
@@ -178,6 +179,25 @@ def test_one_key_sent_by_many_at_once_makes_one_allocation(shared: Running) -> N
     assert set(statuses) <= {201, 409}
     assert 201 in statuses
     assert len(ask(shared.connect(), "GET", "/v1/allocations")[1]["items"]) == 1
+
+
+def test_a_full_house_of_streams_hinders_nobody_and_ends_with_the_service(service: Running) -> None:
+    streams = []
+    for _ in range(STREAMS):
+        connection = service.connect()
+        connection.request("GET", "/v1/events", headers={"Accept": "text/event-stream"})
+        streams.append(connection.getresponse())
+    full = ask(service.connect(), "GET", "/v1/events", headers={"Accept": "text/event-stream"})
+    assert (full[0], full[1]["code"]) == (503, "streams-full")
+    assert ask(service.connect(), "POST", "/v1/allocations?wait=30", {"vm": "vm1"})[0] == 201
+    service.process.send_signal(signal.SIGTERM)
+    for stream in streams:
+        text = stream.read().decode()  # to its proper end: a stream that breaks off raises IncompleteRead
+        assert "event: allocation.ready\n" in text
+        assert text.endswith("\n\n")
+    assert service.process.wait(SECONDS) == 0
+    assert service.process.stderr is not None
+    assert "Traceback" not in service.process.stderr.read()
 
 
 def test_the_watchdog_is_fed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.unit.test_store import GPU, claim
 from vgpumgr.allocations.states import sources
 from vgpumgr.errors import ConflictError, UsageError
 from vgpumgr.model.allocation import AllocationState
-from vgpumgr.model.event import MAX_ID, EventType, Happening
+from vgpumgr.model.event import EVERYTHING, MAX_ID, EventType, Happening, Wanted
 from vgpumgr.plans.journal import OperationState
 from vgpumgr.store import events, migrations
 from vgpumgr.store.events import add_event
@@ -49,15 +50,14 @@ def write(store: Store, *happenings: Happening) -> None:
 
 
 def told(store: Store, after: int = 0, **filters: str) -> list[tuple[int, str, str]]:
-    page = store.events.list(
-        after=after, type=filters.get("type"), subject=filters.get("subject"), tenant=filters.get("tenant")
-    )
-    return [(item.id, str(item.what.type), item.what.subject) for item in page.items]
+    stretch = store.events.follow(Wanted(**filters), after=after)
+    return [(item.id, str(item.what.type), item.what.subject) for item in stretch.events]
 
 
-def test_events_come_back_as_they_were_written_oldest_first(store: Store) -> None:
+def test_events_come_back_as_they_were_written(store: Store) -> None:
     write(store, ended(1), ended(2))
-    first, second = store.events.list().items
+    second, first = store.events.list().items
+    assert store.events.follow(after=0).events == [first, second]
     assert (first.what, second.what) == (ended(1), ended(2))
     assert (first.id, second.id) == (1, 2)
     assert first.to_json() == {
@@ -102,7 +102,7 @@ def test_an_event_says_whose_allocation_it_is_and_what_went_wrong(store: Store) 
     claim(store, "a1")
     store.operations.fail("op-a1", {"code": "left-behind", "message": "it broke", "reasons": [{"code": "x"}]})
     store.allocations.change("a1", State.FAILED, sources(State.FAILED), error={"code": "c", "message": "so it is"})
-    operation, allocation = (item.what for item in store.events.list(after=1).items)
+    operation, allocation = (item.what for item in store.events.follow(after=1).events)
     assert (operation.type, operation.subject, operation.allocation_id) == ("operation.failed", "a1", "a1")
     assert (operation.tenant, allocation.tenant) == ("default", "default")
     assert operation.data == {"operation_id": "op-a1", "kind": "allocation-prepare", "error": "left-behind"}
@@ -140,10 +140,47 @@ def test_filters_pages_and_tenants(store: Store) -> None:
     assert [key for key, _, _ in told(store, type="operation.failed")] == [8]
     assert [key for key, _, _ in told(store, subject="gpu-1")] == [1, 8]
     assert [key for key, _, _ in told(store, tenant="blue")] == [2, 4, 6]
-    page = store.events.list(tenant="red", after=1, limit=2)
-    assert ([item.id for item in page.items], page.next_cursor) == ([3, 5], "5")
-    rest = store.events.list(tenant="red", after=1, limit=2, cursor=page.next_cursor)
-    assert ([item.id for item in rest.items], rest.next_cursor) == ([7], None)
+    red = Wanted(tenant="red")
+    page = store.events.list(red, after=1, limit=2)
+    assert ([item.id for item in page.items], page.next_cursor) == ([7, 5], "5")
+    rest = store.events.list(red, after=1, limit=2, cursor=page.next_cursor)
+    assert ([item.id for item in rest.items], rest.next_cursor) == ([3], None)
+
+
+def test_following_reads_on_past_what_is_not_wanted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.events.follow(after=0) == ([], 1, 0, 0)
+    assert store.events.follow(after=9).read_to == 9
+    monkeypatch.setattr(events, "KEPT", 6)
+    write(store, *(ended(number, "red" if number % 2 else "blue") for number in range(1, 9)))
+    found, *ends = store.events.follow(Wanted(tenant="red"), after=0, limit=2)
+    assert ([item.id for item in found], ends) == ([3, 5], [3, 8, 5])
+    found, *ends = store.events.follow(Wanted(tenant="red"), after=5, limit=2)
+    assert ([item.id for item in found], ends) == ([7], [3, 8, 8])
+    assert store.events.follow(EVERYTHING, after=8).events == []
+
+
+def test_the_bell_is_rung_when_there_is_something_to_read(store: Store) -> None:
+    bell = store.events.bell
+    seen: list[int] = []
+
+    def follow() -> None:
+        bell.wait(0, 30)
+        seen.extend(key for key, _, _ in told(store))
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    store.operations.create("o1", "bind", GPU)
+    assert bell.strokes == 0, "that was no event"
+    write(store, ended(1), ended(2))
+    follower.join(30)
+    assert seen == [1, 2]
+    assert bell.strokes == 1
+    assert bell.wait(0, 30) == 1, "a stroke before the wait counts"
+    assert bell.wait(1, 0.01) == 1
+    claim(store, "a1")
+    with pytest.raises(ConflictError):
+        claim(store, "a1")
+    assert bell.strokes == 2, "what was taken back is nothing to read"
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "９", str(MAX_ID + 1), "9" * 40])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from vgpumgr.model.json import JsonObject
 
 MAX_ID = 2**31 - 1
 """No event has a higher id."""
+LOST = "events.lost"
+"""What a stream says when events that it should go on with are not kept any more. It is never stored."""
 
 
 class EventType(StrEnum):
@@ -63,6 +67,30 @@ class Event:
             "allocation_id": self.what.allocation_id,
             "data": self.what.data,
         }
+
+
+class Wanted(NamedTuple):
+    """Which events: all, or those that fit each of these exactly."""
+
+    type: str | None = None
+    subject: str | None = None
+    tenant: str | None = None
+
+
+EVERYTHING = Wanted()
+
+
+class Stretch(NamedTuple):
+    """A piece of the log, oldest event first.
+
+    ``oldest`` and ``newest`` are the ids that the log holds, ``1`` and ``0`` while it is empty; ``read_to`` is the
+    id after which to read on.
+    """
+
+    events: Sequence[Event]
+    oldest: int
+    newest: int
+    read_to: int
 
 
 def cause(error: JsonObject | None) -> JsonObject:

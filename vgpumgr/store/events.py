@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, select, text
+from typing import Any
+
+from sqlalchemy import Select, delete, func, select, text
 from sqlalchemy.orm import Session
 
 from vgpumgr.errors import UsageError
-from vgpumgr.model.event import MAX_ID, Event, EventType, Happening
+from vgpumgr.model.event import EVERYTHING, MAX_ID, Event, EventType, Happening, Stretch, Wanted
 from vgpumgr.model.page import Page
 from vgpumgr.store.models import EventRow
 from vgpumgr.store.session import MAX_PAGE, Sessions
@@ -23,37 +25,48 @@ _NEXT_ID = text(
 
 
 class Events:
-    """The events of one host."""
+    """The events of one host. ``bell`` is rung after each transaction that wrote some."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
+        self.bell = sessions.bell
 
     def list(
-        self,
-        *,
-        after: int = 0,
-        type: str | None = None,
-        subject: str | None = None,
-        tenant: str | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
+        self, wanted: Wanted = EVERYTHING, *, after: int = 0, limit: int = 100, cursor: str | None = None
     ) -> Page[Event]:
-        """Events with an id above ``after``, oldest first. ``cursor`` is the id to go on after."""
+        """Events with an id above ``after``, newest first. ``cursor`` is the id to go on below."""
+        query = self._query(wanted, after).order_by(EventRow.id.desc())
         if cursor is not None:
-            after = max(after, _place(cursor))
-        query = select(EventRow).where(EventRow.host_id == self._sessions.host_id, EventRow.id > after)
-        if type is not None:
-            query = query.where(EventRow.type == type)
-        if subject is not None:
-            query = query.where(EventRow.subject == subject)
-        if tenant is not None:
-            query = query.where(EventRow.tenant_id == tenant)
+            query = query.where(EventRow.id < _place(cursor))
         limit = max(1, min(limit, MAX_PAGE))
         with self._sessions.transaction() as session:
-            found = [_event(row) for row in session.scalars(query.order_by(EventRow.id).limit(limit + 1))]
+            found = [_event(row) for row in session.scalars(query.limit(limit + 1))]
         if len(found) <= limit:
             return Page(found)
         return Page(found[:limit], str(found[limit - 1].id))
+
+    def follow(self, wanted: Wanted = EVERYTHING, *, after: int, limit: int = MAX_PAGE) -> Stretch:
+        """The next events with an id above ``after``, oldest first, and how far the log goes."""
+        ends = select(func.min(EventRow.id), func.max(EventRow.id)).where(
+            EventRow.host_id == self._sessions.host_id
+        )
+        query = self._query(wanted, after).order_by(EventRow.id).limit(limit)
+        with self._sessions.transaction() as session:
+            oldest, newest = session.execute(ends).one()
+            found = [_event(row) for row in session.scalars(query)]
+        if oldest is None:
+            oldest, newest = 1, 0
+        return Stretch(found, oldest, newest, found[-1].id if len(found) == limit else max(after, newest))
+
+    def _query(self, wanted: Wanted, after: int) -> Select[Any]:
+        query = select(EventRow).where(EventRow.host_id == self._sessions.host_id, EventRow.id > after)
+        if wanted.type is not None:
+            query = query.where(EventRow.type == wanted.type)
+        if wanted.subject is not None:
+            query = query.where(EventRow.subject == wanted.subject)
+        if wanted.tenant is not None:
+            query = query.where(EventRow.tenant_id == wanted.tenant)
+        return query
 
 
 def add_event(session: Session, sessions: Sessions, what: Happening) -> None:
@@ -76,6 +89,7 @@ def add_event(session: Session, sessions: Sessions, what: Happening) -> None:
         delete(EventRow).where(EventRow.host_id == sessions.host_id, EventRow.id <= number - KEPT),
         execution_options={"synchronize_session": False},
     )
+    sessions.ring_after(session)
 
 
 def _place(cursor: str) -> int:

@@ -6,31 +6,44 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Engine, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from vgpumgr.errors import UsageError
+from vgpumgr.store.bell import Bell
 from vgpumgr.store.engine import store_errors
 
 MAX_PAGE = 500
+_RINGS = "rings"
 
 
 @dataclass(frozen=True)
 class Sessions:
-    """Transactions on one host's rows. ``now`` gives the time in the form the tables keep."""
+    """Transactions on one host's rows.
+
+    ``now`` gives the time in the form the tables keep; ``bell`` is rung after transactions that wrote events.
+    """
 
     engine: Engine
     host_id: str
     now: Callable[[], str]
+    bell: Bell = field(default_factory=Bell)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """One transaction: committed when the block ends, rolled back when it raises."""
-        with store_errors(), Session(self.engine, expire_on_commit=False) as session, session.begin():
-            yield session
+        with store_errors(), Session(self.engine, expire_on_commit=False) as session:
+            with session.begin():
+                yield session
+            if _RINGS in session.info:
+                self.bell.ring()
+
+    def ring_after(self, session: Session) -> None:
+        """Ring the bell once this transaction is committed."""
+        session.info[_RINGS] = True
 
 
 def page_of(
