@@ -57,14 +57,15 @@ class Streams:
 
     def _frames(self, wanted: Wanted, after: int) -> Iterator[str]:
         events = self._service.events
-        yield f"retry: {RETRY_MILLISECONDS}\n\n"
+        # With an id from the first: a connection that breaks before anything happened has a place to go on from.
+        yield f"retry: {RETRY_MILLISECONDS}\nid: {after}\n\n"
         silent_until = monotonic() + KEEP_ALIVE_SECONDS
         while not self._closed:
             heard = events.bell.strokes
             stretch = events.follow(wanted, after=after)
             if not stretch.oldest - 1 <= after <= stretch.newest:
                 yield _lost(after, stretch)
-                after = stretch.oldest - 1
+                after = stretch.oldest - 1  # as the client was told
                 continue
             for event in stretch.events:
                 yield _frame(event)
@@ -86,7 +87,7 @@ def _frame(event: Event) -> str:
 def _lost(after: int, stretch: Stretch) -> str:
     """Not all is kept for ever, and a database can be put back: the client should look at everything anew."""
     data = {"after": after, "oldest": stretch.oldest, "newest": stretch.newest}
-    return f"event: {LOST}\ndata: {_text(data)}\n\n"
+    return f"id: {stretch.oldest - 1}\nevent: {LOST}\ndata: {_text(data)}\n\n"
 
 
 def _text(data: object) -> str:

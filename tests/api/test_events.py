@@ -27,7 +27,7 @@ def follow(client: FlaskClient, query: str = "", **headers: str) -> Iterator[Ite
     answer = client.get(f"/v1/events{query}", headers={**STREAM, **headers}, buffered=False)
     assert (answer.status_code, answer.mimetype) == (200, "text/event-stream"), answer.get_data(as_text=True)
     frames = map(fields, answer.iter_encoded())
-    assert next(frames) == {"retry": "3000"}
+    assert set(next(frames)) == {"retry", "id"}
     try:
         yield frames
     finally:
@@ -134,7 +134,7 @@ def test_who_has_missed_something_is_told_so_and_gets_the_rest(
     allocate("vm1")
     with follow(client, **{"Last-Event-ID": str(after)}) as stream:
         lost = next(stream)
-        assert lost == {"event": "events.lost", "data": lost["data"]}
+        assert lost == {"id": "2", "event": "events.lost", "data": lost["data"]}
         assert json.loads(lost["data"]) == {"after": after, "oldest": 3, "newest": 4}
         assert [next(stream)["id"] for _ in range(2)] == ["3", "4"]
 
@@ -180,6 +180,13 @@ def test_the_caller_chooses_the_form(client: FlaskClient, accept: str, kind: str
     answer = client.head("/v1/events", headers={"Accept": accept})
     assert answer.mimetype == kind
     assert (answer.status_code == 406) == (kind == "application/problem+json")
+
+
+def test_a_stream_says_first_where_it_begins(client: FlaskClient, allocate: Allocate) -> None:
+    allocate("vm1")
+    answer = client.get("/v1/events", headers=STREAM, buffered=False)
+    assert fields(next(answer.iter_encoded())) == {"retry": "3000", "id": "4"}
+    answer.close()
 
 
 def test_streams_end_when_the_service_stops(client: FlaskClient) -> None:

@@ -5,7 +5,7 @@ Both give the same JSON objects, so a command never knows which one it talks to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
@@ -171,6 +171,16 @@ class Backend(SliceBackend, Protocol):
 
     def operation(self, operation_id: str) -> JsonObject:
         """One operation with its steps."""
+        ...
+
+    def events(self, filters: Mapping[str, str], after: int, limit: int) -> list[JsonObject]:
+        """At most ``limit`` events with an id above ``after``, newest first."""
+        ...
+
+    def follow(
+        self, filters: Mapping[str, str], after: int | None, note: Callable[[str], None]
+    ) -> Iterator[JsonObject]:
+        """Events after one, or from now on, as they happen and without end. ``note`` is told of interruptions."""
         ...
 
     def wait(self, operation_id: str, seconds: float) -> JsonObject:

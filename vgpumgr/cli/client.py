@@ -38,7 +38,7 @@ class Client:
     """One connection to the service."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._connection = UnixConnection(path)
 
     def connect(self) -> None:
@@ -92,8 +92,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
     ) -> tuple[bytes, Mapping[str, str]]:
         """One exchange: the answer's body and headers. A problem is raised as an error."""
-        given = {key: _text(value) for key, value in (query or {}).items() if value is not None}
-        target = f"{path}?{urlencode(given, doseq=True)}" if given else path
+        target = target_of(path, query or {})
         try:
             # A body that is too large is answered before it has been read: the answer is what counts then.
             with suppress(BrokenPipeError):
@@ -103,7 +102,7 @@ class Client:
         except (OSError, HTTPException) as error:
             self._connection.close()
             raise UnavailableError(
-                f"the service on {self._path} broke off: {str(error) or type(error).__name__}",
+                f"the service on {self.path} broke off: {str(error) or type(error).__name__}",
                 hint="journalctl -u vgpumgr says why",
                 code="service-unavailable",
             ) from error
@@ -124,6 +123,12 @@ class Client:
             sent["Content-Type"] = "application/json"
         content, _ = self.raw(method, path, query, body, sent)
         return json.loads(content) if content else None
+
+
+def target_of(path: str, query: Mapping[str, Any]) -> str:
+    """A path with what was given of a query."""
+    given = {key: _text(value) for key, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 def _text(value: Any) -> str | list[str]:

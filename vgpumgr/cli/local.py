@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from vgpumgr.cli.backend import Needs
 from vgpumgr.cli.slices import LocalSlices
-from vgpumgr.errors import PermissionDeniedError, RefusedError
+from vgpumgr.errors import PermissionDeniedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from vgpumgr.cli.backend import JsonObject
@@ -217,6 +219,21 @@ class LocalBackend(LocalSlices):
     def operation(self, operation_id: str) -> JsonObject:
         """One operation with its steps."""
         return self._service.operation(operation_id).to_json()
+
+    def events(self, filters: Mapping[str, str], after: int, limit: int) -> list[JsonObject]:
+        """Events, newest first."""
+        from vgpumgr.model.event import Wanted
+
+        pages = _pages(partial(self._service.events.list, Wanted(**filters), after=after, limit=limit), {})
+        return list(islice(pages, limit))
+
+    def follow(
+        self, filters: Mapping[str, str], after: int | None, note: Callable[[str], None]
+    ) -> Iterator[JsonObject]:
+        """Nothing happens to a host that this process has for itself."""
+        raise UsageError(
+            "events are followed at a running service", hint="leave out --simulate, or name the service: --socket"
+        )
 
     def wait(self, operation_id: str, seconds: float) -> JsonObject:
         """The operation once it is final, or as it is after ``seconds``."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import IO, Any
 from urllib.parse import quote
 
 from vgpumgr.cli.client import Client
+from vgpumgr.cli.follow import follow
 from vgpumgr.cli.slices import RemoteSlices
 
 JsonObject = dict[str, Any]
 _ASYNC = {"Prefer": "respond-async"}
+_PAGE = 500
+"""The longest page that the service gives."""
 
 
 class RemoteBackend(RemoteSlices):
@@ -173,6 +177,17 @@ class RemoteBackend(RemoteSlices):
     def operation(self, operation_id: str) -> JsonObject:
         """One operation with its steps."""
         return self._get(f"/v1/operations/{quote(operation_id, safe='')}")
+
+    def events(self, filters: Mapping[str, str], after: int, limit: int) -> list[JsonObject]:
+        """Events, newest first."""
+        query = {**filters, "after": after, "limit": min(limit, _PAGE)}
+        return list(islice(self._client.pages("/v1/events", query), limit))
+
+    def follow(
+        self, filters: Mapping[str, str], after: int | None, note: Callable[[str], None]
+    ) -> Iterator[JsonObject]:
+        """Events as they happen."""
+        return follow(self._client.path, filters, after, note)
 
     def wait(self, operation_id: str, seconds: float) -> JsonObject:
         """The operation once it is final, or as it is after ``seconds``."""

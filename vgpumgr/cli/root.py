@@ -18,6 +18,7 @@ NOUNS = {
     "alloc": "vgpumgr.cli.alloc:alloc",
     "vm": "vgpumgr.cli.vm:vm",
     "op": "vgpumgr.cli.op:op",
+    "event": "vgpumgr.cli.event:event",
     "domain": "vgpumgr.cli.domain:domain",
     "serve": "vgpumgr.cli.serve:serve",
     "demo": "vgpumgr.cli.demo:demo",
