@@ -13,6 +13,7 @@ from vgpumgr.inventory import take_inventory
 from vgpumgr.inventory.names import NoNames
 from vgpumgr.inventory.snapshot import write_snapshot
 from vgpumgr.kernel.recorded import open_recording
+from vgpumgr.kernel.simulated import open_simulation
 
 GPU = "0000:17:00.0"
 SERIAL = bytes.fromhex("a1b2c3d4e5f60718")
@@ -130,3 +131,36 @@ def test_a_look_that_was_denied_stays_unknown(tree: HostTree, tmp_path: Path) ->
     after = take_inventory(open_recording(str(path)))
     assert not before.gpus[0].holders_known
     assert not after.gpus[0].holders_known
+
+
+def test_of_the_kernel_log_only_what_drivers_said_of_their_functions_leaves_the_host(tmp_path: Path) -> None:
+    tree = HostTree(tmp_path / "host")
+    tree.function(GPU, "030000", "8086:46a6", "i915", sriov_totalvfs="7", sriov_numvfs="0")
+    said = f"i915 {GPU}: driver does not support SR-IOV configuration via sysfs"
+    tree.file("/dev/kmsg", f"6,1,0,-;usb 1-1: SerialNumber: secret\n6,2,0,-;{said}\n")
+    data = archive_of(tree)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        log = archive.extractfile("dev/kmsg")
+        assert log is not None
+        assert log.read().decode() == f"6,2,0,-;{said}\n"
+    (tmp_path / "host.tar").write_bytes(data)
+    (gpu,) = take_inventory(open_recording(str(tmp_path / "host.tar")), names=NoNames()).gpus
+    assert gpu.sriov is not None
+    assert gpu.sriov.driver_ready is False
+
+
+@pytest.mark.parametrize("name", ["dmesg", "dmesg.txt", "kernel.log"])
+@pytest.mark.parametrize("form", ["folder", "tar", "simulated"])
+def test_a_log_beside_a_recording_is_its_kernels_log(tmp_path: Path, form: str, name: str) -> None:
+    tree = HostTree(tmp_path / "host")
+    tree.function(GPU, "030000", "8086:46a6", "i915", sriov_totalvfs="7", sriov_numvfs="0")
+    tree.file(name, f"[    4.0] i915 {GPU}: driver does not support SR-IOV configuration via sysfs\n")
+    path = tmp_path / "host"
+    if form == "tar":
+        path = tmp_path / "host.tar"
+        with tarfile.open(path, "w") as archive:
+            archive.add(tmp_path / "host", "host")
+    kernel = open_simulation(str(path)) if form == "simulated" else open_recording(str(path))
+    (gpu,) = take_inventory(kernel, names=NoNames()).gpus
+    assert gpu.sriov is not None
+    assert gpu.sriov.driver_ready is False

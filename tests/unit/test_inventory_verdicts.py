@@ -156,6 +156,38 @@ def test_the_drivers_own_claim_on_the_bar_is_no_framebuffer(tree: HostTree) -> N
     assert gpu(tree).holders == ()
 
 
+RESERVED = f"vfio-pci {GPU}: BAR 0: can't reserve [mem 0x2800000000-0x2fffffffff 64bit pref]"
+
+
+@pytest.mark.parametrize(
+    ("driver", "line", "held"),
+    [
+        ("vfio-pci", f"[   12.5] {RESERVED}", ["BAR 0"]),
+        ("vfio-pci", f"4,1203,12500000,-;{RESERVED}", ["BAR 0"]),
+        (
+            "vfio-pci",
+            f"Dec  7 host kernel: vfio-pci {GPU}: BAR 2 [mem 0x1-0x2 64bit pref]: can't reserve",
+            ["BAR 2"],
+        ),
+        ("vfio-pci", RESERVED.replace(GPU, "0000:c4:00.0"), []),
+        ("amdgpu", RESERVED, []),
+        ("vfio-pci", f"vfio-pci {GPU}: BAR 0: can't assign; no space", []),
+        ("vfio-pci", "2800000000-2fffffffff : 0000:c3:00.0\n  2800000000-2801fa3fff : efifb", ["BAR 0"]),
+    ],
+)
+def test_where_no_map_of_memory_tells_the_log_does(tree: HostTree, driver: str, line: str, held: list[str]) -> None:
+    tree.function(GPU, "030000", "1002:1586", driver, 22, resource=BAR)
+    tree.file("/dev/kmsg", f"[    1.0] Linux version 6.1.0\n{line}\n")
+    assert [holder.detail for holder in gpu(tree).holders if holder.kind == "framebuffer"] == held
+
+
+def test_a_map_of_memory_with_addresses_is_newer_than_the_log(tree: HostTree) -> None:
+    tree.function(GPU, "030000", "1002:1586", "vfio-pci", 22, resource=BAR)
+    tree.file("/dev/kmsg", RESERVED)
+    tree.file("/proc/iomem", "2800000000-2fffffffff : 0000:c3:00.0\n  2800000000-2fffffffff : vfio-pci\n")
+    assert gpu(tree).holders == ()
+
+
 def port_config(acs: int | None, kind: int = 4) -> bytes:
     """4 KiB of a PCIe port; ``acs`` is its ACS control word, ``None`` for no ACS capability."""
     config = bytearray(4096)

@@ -24,7 +24,6 @@ from tests.unit.vgpu_hosts import (
 )
 from vgpumgr.errors import FailedError
 from vgpumgr.inventory import take_inventory
-from vgpumgr.inventory.kernel_log import with_kernel_log
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.kernel.simulated.faults import Mishap
 from vgpumgr.plans.plan import Plan
@@ -170,10 +169,13 @@ def test_mixed_sizes_that_the_tool_wipes_are_on_again() -> None:
 def test_what_the_log_says_of_nvidias_plain_write_does_not_bar_its_tool() -> None:
     kernel = refusing(nvidia("vendor-vfio"))
     ports: dict[type, object] = {SriovTool: sriov_tool(kernel)}
+    kernel.machine.messages.append(f"nvidia {CARD}: driver does not support SR-IOV configuration via sysfs")
+    (gpu,) = take_inventory(kernel).gpus
+    assert gpu.sriov is not None
+    assert gpu.sriov.driver_ready is False
     run(kernel, slice_plan(kernel), ports)
-    said = f"nvidia {CARD}: driver does not support SR-IOV configuration via sysfs"
-    (gpu,) = with_kernel_log(take_inventory(kernel), [said]).gpus
-    run(kernel, plan_slice(kernel, gpu, 0), ports)
+    assert kernel.read(f"{DEVICE}/sriov_numvfs") != b"0\n"
+    run(kernel, plan_slice(kernel, take_inventory(kernel).gpus[0], 0), ports)
     assert kernel.read(f"{DEVICE}/sriov_numvfs") == b"0\n"
 
 

@@ -50,10 +50,8 @@ def look(
         inventory = inventory._replace(warnings=(*inventory.warnings, *missing))
     if not inventory.gpus:
         return inventory
-    from vgpumgr.inventory.kernel_log import with_own_log
     from vgpumgr.vgpu.observe import observe_vgpus
 
-    inventory = with_own_log(kernel, inventory)
     inventory = observe_vgpus(kernel, inventory, promises.pending_vgpus, nvml, promises.vgpus)
     groups: dict[int | None, tuple[str, ...]] = {group.id: group.members for group in inventory.groups}
     gpus = tuple(

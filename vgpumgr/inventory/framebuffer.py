@@ -1,4 +1,4 @@
-"""Boot framebuffers that still own part of a GPU's BAR, from ``/proc/iomem``.
+"""Boot framebuffers that still own part of a GPU's BAR, from ``/proc/iomem``, else from the kernel log.
 
 A guest sees such a GPU and cannot use it: vfio-pci "can't reserve" the BAR. Ordinary users read zeros for all
 addresses; the nesting still tells whose BAR it is.
@@ -10,10 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vgpumgr import address
+from vgpumgr.inventory.kernel_log import KernelLogText, lost_bars
 from vgpumgr.inventory.reader import Reader, hex_id
 from vgpumgr.model.host import Holder
+from vgpumgr.model.pci import PciFunction
 
 _GENERIC = "BOOTFB"
+UNKNOWN = "unknown"
+"""A framebuffer that the log does not name."""
 FRAMEBUFFERS = frozenset(
     {
         _GENERIC,
@@ -46,10 +50,26 @@ class _Claim(NamedTuple):
     """The function whose line the claim is nested under."""
 
 
-def find_framebuffers(reader: Reader, bars: Mapping[str, Resources]) -> list[Holder]:
+def find_framebuffers(
+    reader: Reader, bars: Mapping[str, Resources], functions: Mapping[str, PciFunction], log: KernelLogText
+) -> list[Holder]:
     """Framebuffers on the BARs (``(start, end, flags)`` by index) of the given functions, innermost owner each."""
     text = reader.text("/proc/iomem", "host") if bars else None
-    if text is None or not any(owner in text for owner in FRAMEBUFFERS):
+    if text is not None and any(region.end for region in _regions(text)):
+        return _in_map(text, bars)
+    # No map here, or one without addresses: what the kernel said when the driver wanted the BAR tells, too.
+    found = _in_map(text, bars) if text is not None else _in_map("\n".join(log.lines), bars) if bars else []
+    seen = {holder.address for holder in found}
+    vfio = (functions[name] for name in bars if name not in seen and functions[name].vfio)
+    return found + [
+        Holder("framebuffer", UNKNOWN, function.address, detail=f"BAR {index}")
+        for function in vfio
+        for index in sorted(lost_bars(log.lines, function))
+    ]
+
+
+def _in_map(text: str, bars: Mapping[str, Resources]) -> list[Holder]:
+    if not any(owner in text for owner in FRAMEBUFFERS):
         return []
     regions = list(_regions(text))
     best: dict[tuple[str, int | None], _Region] = {}

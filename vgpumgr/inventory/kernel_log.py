@@ -1,44 +1,67 @@
-"""What the kernel log adds to an inventory: drivers that said they cannot enable virtual functions."""
+"""What the kernel log adds to an inventory: drivers that said they cannot enable VFs, or cannot have a BAR.
+
+Lines come in any of the usual forms: as ``dmesg`` shows them, as a journal does, as ``/dev/kmsg`` gives them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 from vgpumgr import address
-from vgpumgr.kernel.port import Kernel, read_text
-from vgpumgr.model.host import Gpu, HostInventory
+from vgpumgr.kernel.port import KERNEL_LOG, Kernel, read_text
+from vgpumgr.model.host import Gpu
+from vgpumgr.model.pci import PciFunction
 
-_REFUSAL = "driver does not support SR-IOV configuration via sysfs"
-
-
-KERNEL_LOG = "/dev/kmsg"
-
-
-def with_own_log(kernel: Kernel, inventory: HostInventory) -> HostInventory:
-    """The same with the kernel's own log, where a GPU could have VFs and has none. Unreadable tells nothing."""
-    if not any(gpu.sriov is not None and gpu.sriov.total_vfs and not gpu.sriov.num_vfs for gpu in inventory.gpus):
-        return inventory
-    text = read_text(kernel, KERNEL_LOG)
-    return with_kernel_log(inventory, text.splitlines()) if text else inventory
+_NO_SRIOV = "driver does not support SR-IOV configuration via sysfs"
+_NO_BAR = re.compile(r"\bBAR (\d)\b.*: can't reserve\b")
 
 
-def with_kernel_log(inventory: HostInventory, lines: Iterable[str]) -> HostInventory:
-    """The same inventory with ``sriov.driver_ready`` false where the log says that the driver cannot do it.
+class KernelLogText:
+    """The log of a host as far as it can be read, read when it is first asked for. Unreadable tells nothing."""
 
-    ``lines`` are log lines in any of the usual forms: ``[    4.0] i915 0000:00:02.0: driver does not ...``.
-    """
-    refused = {said for line in lines if line.rstrip().endswith(_REFUSAL) for said in _speakers(line)}
-    gpus = tuple(_refused(gpu) if (gpu.function.driver, gpu.address) in refused else gpu for gpu in inventory.gpus)
-    return inventory._replace(gpus=gpus)
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    @cached_property
+    def lines(self) -> Sequence[str]:
+        """All lines, oldest first."""
+        return (read_text(self._kernel, KERNEL_LOG) or "").splitlines()
 
 
-def _speakers(line: str) -> Iterable[tuple[str, str]]:
-    """The driver and the address at the head of the line. What another driver said before is of no account."""
+def telling(line: str) -> bool:
+    """Whether the inventory makes something of a line."""
+    return line.rstrip().endswith(_NO_SRIOV) or _NO_BAR.search(line) is not None
+
+
+def refuses_vfs(lines: Iterable[str], function: PciFunction) -> bool:
+    """Whether the driver that the function has now said that it cannot enable VFs."""
+    return any(line.rstrip().endswith(_NO_SRIOV) and _speaks(line, function) for line in lines)
+
+
+def lost_bars(lines: Iterable[str], function: PciFunction) -> set[int]:
+    """The BARs that the driver of a function could not have: "BAR 0: can't reserve [mem ...]"."""
+    said = ((_NO_BAR.search(line), line) for line in lines)
+    return {int(found[1]) for found, line in said if found is not None and _speaks(line, function)}
+
+
+def with_driver_ready(gpu: Gpu, log: KernelLogText) -> Gpu:
+    """The same with ``sriov.driver_ready`` false where the log says so; asked where VFs could be and none are."""
+    sriov = gpu.sriov
+    if sriov is None or not sriov.total_vfs or sriov.num_vfs or not refuses_vfs(log.lines, gpu.function):
+        return gpu
+    return gpu._replace(sriov=sriov._replace(driver_ready=False))
+
+
+def _speaks(line: str, function: PciFunction) -> bool:
+    """Whether a line is this function's present driver's; what another driver said before is of no account."""
+    return (function.driver, function.address) in _speakers(line)
+
+
+def _speakers(line: str) -> Iterable[tuple[str | None, str]]:
+    """Drivers and addresses that stand side by side: ``[    4.0] i915 0000:00:02.0: driver does not ...``."""
     # ``6,123,456,-;i915 0000:00:02.0: ...`` is how /dev/kmsg begins a line.
     words = [word.rpartition(";")[2].rstrip(":") for word in line.split()]
-    return ((driver, name) for driver, name in pairwise(words) if address.is_address(name))
-
-
-def _refused(gpu: Gpu) -> Gpu:
-    return gpu if gpu.sriov is None else gpu._replace(sriov=gpu.sriov._replace(driver_ready=False))
+    return ((driver, name.lower()) for driver, name in pairwise(words) if address.is_address(name.lower()))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from vgpumgr.address import is_address
 from vgpumgr.inventory.config_space import without_serial
 from vgpumgr.inventory.framebuffer import FRAMEBUFFERS
+from vgpumgr.inventory.kernel_log import telling
 
 _MAC_IN_NAME = re.compile(r"\b(en|wl|ww)x[0-9a-f]{12}\b")
 _PROCESS = re.compile(r"/proc/(\d+|self)(?:/(.*))?")
@@ -34,7 +35,7 @@ def scrub(path: str, data: bytes) -> bytes:
     if name == "config":
         return without_serial(data)
     rule = _RULES.get(name)
-    if rule is None or not path.startswith("/proc/"):
+    if rule is None or not path.startswith(("/proc/", "/dev/")):
         return data
     return rule(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
@@ -85,6 +86,11 @@ def _iomem(text: str) -> str:
     return "".join(f"{line}\n" for line, name in named if is_address(name) or name in FRAMEBUFFERS)
 
 
+def _log(text: str) -> str:
+    """What drivers said about their functions; what else happened on the host is nobody's business."""
+    return "".join(f"{line}\n" for line in text.splitlines() if telling(line))
+
+
 def _mounts(text: str) -> str:
     lines = (line.split(" ") for line in text.splitlines() if line.startswith("/dev/"))
     return "".join(f"{' '.join(fields[:3])} rw 0 0\n" for fields in lines)
@@ -95,6 +101,7 @@ _RULES: dict[str, Callable[[str], str]] = {
     "cpuinfo": _lines_of(_CPU_LINES),
     "iomem": _iomem,
     "information": _lines_of(_NVIDIA_LINES),
+    "kmsg": _log,
     "mountinfo": _mountinfo,
     "mounts": _mounts,
 }

@@ -19,6 +19,7 @@ from vgpumgr.inventory.doctor import diagnose
 from vgpumgr.inventory.scrub import keep_link, keep_name, scrub, scrub_name
 from vgpumgr.inventory.take import take_inventory
 from vgpumgr.kernel.port import (
+    KERNEL_LOG,
     PCI_DEVICES,
     PCI_DRIVERS,
     WRITE_DEADLINE,
@@ -29,7 +30,7 @@ from vgpumgr.kernel.port import (
 )
 from vgpumgr.model.host import HostInventory
 
-_KEPT = ("/sys", "/proc")
+_KEPT = ("/sys", "/proc", KERNEL_LOG)
 _MAX_LINKS = 40
 
 Observer = Callable[[Kernel, HostInventory], object]

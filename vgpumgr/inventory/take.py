@@ -13,6 +13,7 @@ from vgpumgr.inventory.functions import read_functions
 from vgpumgr.inventory.groups import build_groups, group_of_members, iommu_state, read_membership
 from vgpumgr.inventory.health import judge_health
 from vgpumgr.inventory.holders import Holders, look, watch
+from vgpumgr.inventory.kernel_log import KernelLogText, with_driver_ready
 from vgpumgr.inventory.names import Names, NoNames, display_name, machine_names
 from vgpumgr.inventory.parents import find_virtual_parents
 from vgpumgr.inventory.passthrough import Situation, judge
@@ -146,7 +147,8 @@ class _Builder:
         self._names = names
         self._topology = TopologyMap(reader, functions)
         self._resources = {card.function.address: card.detail.resources() for card in cards}
-        self._framebuffers = find_framebuffers(reader, self._resources)
+        self._log = KernelLogText(reader.kernel)
+        self._framebuffers = find_framebuffers(reader, self._resources, functions, self._log)
         for holder in self._framebuffers:
             message = f"boot framebuffer ({holder.name}) owns part of {holder.detail}"
             reader.warn("framebuffer-held", message, holder.address)
@@ -177,7 +179,7 @@ class _Builder:
                 vfio_members=self._vfio(card, group),
             )
         )
-        return Gpu(
+        gpu = Gpu(
             function=function,
             kind=card.kind,
             name=display_name(self._names, function.vendor_id, function.device_id, subsystem),
@@ -197,6 +199,7 @@ class _Builder:
             bars=found_bars,
             link=link,
         )
+        return with_driver_ready(gpu, self._log)
 
     def _look(self, cards: list[_Card]) -> Holders:
         """Look for the holders of all cards in one go: the scan of all processes is the costly part."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from vgpumgr.kernel.port import Kernel
+from vgpumgr.kernel.port import KERNEL_LOG, Kernel
 
 MOST_LINES = 5
 """Lines that are kept; the rest is in the log."""
@@ -27,7 +27,7 @@ class KernelLog:
 class DeviceLog(KernelLog):
     """This machine's log, from ``/dev/kmsg``; silent for a caller who may not read it."""
 
-    def __init__(self, path: str = "/dev/kmsg") -> None:
+    def __init__(self, path: str = KERNEL_LOG) -> None:
         self._path = path
 
     @contextmanager

@@ -19,6 +19,7 @@ PCI_DRIVERS = "/sys/bus/pci/drivers"
 IOMMU_GROUPS = "/sys/kernel/iommu_groups"
 MDEV_DEVICES = "/sys/bus/mdev/devices"
 MDEV_PARENTS = "/sys/class/mdev_bus"
+KERNEL_LOG = "/dev/kmsg"
 
 
 class KernelEvent(NamedTuple):

@@ -1,4 +1,4 @@
-"""A recorded host: a directory or a tar that holds ``sys/`` and perhaps ``proc/``. Read-only.
+"""A recorded host: a directory or a tar that holds ``sys/``, perhaps ``proc/`` and a kernel log. Read-only.
 
 A recording is somebody else's file. Links are resolved inside it and never lead out of it; what is no
 regular file is not opened.
@@ -15,9 +15,10 @@ from pathlib import Path
 from time import sleep
 
 from vgpumgr.errors import SourceError
-from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
+from vgpumgr.kernel.port import KERNEL_LOG, WRITE_DEADLINE, KernelEvent, Watch
 from vgpumgr.kernel.real import read_file
-from vgpumgr.kernel.tree import Dir, Node, Tree
+from vgpumgr.kernel.recorded_log import is_log, join_logs
+from vgpumgr.kernel.tree import Dir, File, Node, Tree
 
 _MAX_DEPTH = 150
 """Path parts and links followed on the way to one file, nested; links that lead in circles end here."""
@@ -90,6 +91,8 @@ class RecordedDirectory(_ReadOnly):
     def read(self, path: str) -> bytes:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         parent, _, name = path.rpartition("/")
+        if path == KERNEL_LOG and not self.exists(path):
+            return join_logs(os.listdir(self.root), lambda log: self.read(f"/{log}"))
         place = self._directories.get(parent) or self._enter(parent)
         try:
             return read_file(f"{place}/{name}", os.O_NOFOLLOW)
@@ -162,7 +165,7 @@ def open_recording(source: str) -> RecordedKernel:
         if path.is_file():
             from vgpumgr.kernel.archive import read_tar
 
-            return RecordedTree(source, _root_of(read_tar(path), source))
+            return RecordedTree(source, with_log(_root_of(read_tar(path), source)))
     except OSError as error:
         raise SourceError(
             f"{source} cannot be read as a recording: {error.strerror or error}",
@@ -208,6 +211,13 @@ def _root_of(tree: Tree, source: str) -> Tree:
         top = tree.root.entries[inside[0]]
         assert isinstance(top, Dir)
         tree.root = top
+    return tree
+
+
+def with_log(tree: Tree) -> Tree:
+    """The same with the logs at its top, if any, where a kernel has its log."""
+    if not tree.exists(KERNEL_LOG) and any(is_log(name) for name in tree.root.entries):
+        tree.put(KERNEL_LOG, File(join_logs(tree.root.entries, lambda name: tree.read(f"/{name}"))))
     return tree
 
 

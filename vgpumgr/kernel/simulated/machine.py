@@ -13,7 +13,7 @@ from time import monotonic
 
 from vgpumgr.address import is_address
 from vgpumgr.kernel.modprobe import OWN_FILE
-from vgpumgr.kernel.port import PCI_DEVICES, WRITE_DEADLINE, KernelEvent, Watch
+from vgpumgr.kernel.port import KERNEL_LOG, PCI_DEVICES, WRITE_DEADLINE, KernelEvent, Watch
 from vgpumgr.kernel.simulated import driver_params, pci, sriov, vgpu, virtual
 from vgpumgr.kernel.simulated.card import Card
 from vgpumgr.kernel.simulated.device import SimFunction
@@ -54,9 +54,9 @@ class Machine:
         """Modules that can be loaded, with the drivers they register."""
         self.cards: dict[str, Card] = {}
         """Cards that can be sliced, by their physical function."""
-        self.messages: list[str] = []
+        self.messages: list[str] = _recorded(tree)
         """What the kernel logged, oldest first."""
-        tree.put("/dev/kmsg", File(self._log))
+        tree.put(KERNEL_LOG, File(self._log))
         self.subscribers: list[_Events] = []
         self._vfio = 0
 
@@ -71,7 +71,7 @@ class Machine:
             subscriber.queue.put(KernelEvent(action, subsystem, name, properties))
 
     def _log(self) -> bytes:
-        """``/dev/kmsg``: all messages, in its form."""
+        """:data:`KERNEL_LOG`: all messages, in its form."""
         return "".join(f"6,{number},0,-;{text}\n" for number, text in enumerate(self.messages)).encode()
 
     def on_bound(self, function: SimFunction) -> None:
@@ -339,3 +339,8 @@ class SimulatedKernel:
 def device_link(machine: Machine, function: SimFunction) -> None:
     """The function's entry under /sys/bus/pci/devices."""
     machine.tree.link(f"{PCI_DEVICES}/{function.address}", function.path)
+
+
+def _recorded(tree: Tree) -> list[str]:
+    """The messages of a recorded host that comes to life."""
+    return tree.read(KERNEL_LOG).decode("utf-8", "replace").splitlines() if tree.exists(KERNEL_LOG) else []

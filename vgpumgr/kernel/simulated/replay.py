@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vgpumgr.address import is_address
 from vgpumgr.kernel.port import PCI_DEVICES, PCI_DRIVERS, link_name, list_or_empty, read_text
-from vgpumgr.kernel.recorded import RecordedDirectory, RecordedTree, open_recording
+from vgpumgr.kernel.recorded import RecordedDirectory, RecordedTree, open_recording, with_log
 from vgpumgr.kernel.simulated import sriov
 from vgpumgr.kernel.simulated.device import SimFunction, SriovShape
 from vgpumgr.kernel.simulated.machine import Machine
@@ -20,7 +20,7 @@ _FILE_LIMIT = 1 << 20
 def machine_from_recording(source: str) -> Machine:
     """A machine in the state that was recorded. A function's native driver is the one it was bound to."""
     recording = open_recording(source)
-    tree = recording.tree if isinstance(recording, RecordedTree) else _tree_of(recording)
+    tree = recording.tree if isinstance(recording, RecordedTree) else with_log(_tree_of(recording))
     machine = Machine(tree)
     for driver in list_or_empty(recording, PCI_DRIVERS):
         _add_driver(machine, driver)
