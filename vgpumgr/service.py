@@ -166,13 +166,14 @@ class Service(Reading):
         best candidate in between, the next one is tried. NotFoundError ``gpu-unknown`` when the request names a
         GPU that is not there; UnavailableError when libvirt, which knows who has what, does not answer.
         """
-        request, placement = self._placed(request)
-        for candidate in placement.candidates:
-            try:
-                return self._manager.allocate(request, candidate)
-            except ConflictError as error:
-                if error.code != "already-claimed":
-                    raise
+        with self._at_desk.admission:
+            request, placement = self._placed(request)
+            for candidate in placement.candidates:
+                try:
+                    return self._manager.allocate(request, candidate)
+                except ConflictError as error:
+                    if error.code != "already-claimed":
+                        raise
         no_candidate(request, placement).require()
         raise ConflictError(
             "every candidate was taken by another request meanwhile", hint="ask again", code="already-claimed"

@@ -228,7 +228,7 @@ def test_steps_survive_the_journal(entry: dict[str, Any]) -> None:
 def test_a_size_that_the_lists_lost_is_no_unknown_profile_of_the_host_either() -> None:
     kernel = sliced(nvidia("vendor-vfio"))
     create(kernel, "NVIDIA A40-8Q")
-    slices = Slices(kernel, lambda: look(kernel)[0], lambda inventory, address: look(kernel)[1])
+    slices = Slices(kernel, lambda but_for=None: look(kernel)[0], lambda inventory, address: look(kernel)[1])
     codes = {}
     for profile in ("A40-24Q", "A10-24Q"):
         refusal = slices.plan_create(profile).refusal

@@ -7,10 +7,13 @@ worker under the host lock, and planned anew when its turn comes, on the host as
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 from vgpumgr.allocations.look import Promises
+from vgpumgr.allocations.promises import promised
 from vgpumgr.errors import ConflictError, FailedError, VgpumgrError
 from vgpumgr.model.operation import Operation
+from vgpumgr.model.records import Reservation
 from vgpumgr.plans.executor import resume
 from vgpumgr.plans.lock import HostLock
 from vgpumgr.plans.plan import Plan
@@ -28,26 +31,12 @@ class Desk:
         self.new_id = new_id
         self._lock = lock
         self._runner = Runner(context, store.operations, lock)
+        self.admission = Lock()
+        """Held from the look that says that something fits until its reservation is in the store."""
 
     def promises(self, but_for: str | None = None) -> Promises:
-        """What the store has promised to allocations (all ``but_for`` one), for the inventory to show."""
-        gpus: dict[str, str] = {}
-        pending: dict[str, dict[str, int]] = {}
-        records = self.store.vgpus.all()
-        made = {record.allocation_id for record in records}
-        vgpus: dict[str, dict[str, str]] = {}
-        for record in records:
-            if but_for is None or record.allocation_id != but_for:
-                vgpus.setdefault(record.gpu, {})[record.id] = record.profile_id
-        for claim in self.store.allocations.claims():
-            if claim.allocation_id == but_for:
-                continue
-            if claim.profile_id is None:
-                gpus[claim.gpu] = claim.allocation_id
-            elif claim.allocation_id not in made:
-                counts = pending.setdefault(claim.gpu, {})
-                counts[claim.profile_id] = counts.get(claim.profile_id, 0) + 1
-        return Promises(gpus, pending, self.store.quarantine.all(), vgpus)
+        """What the store has promised to all ``but_for`` one allocation or operation, for the inventory to show."""
+        return promised(self.store, but_for)
 
     # -- operations -----------------------------------------------------------------------------------
     def submit(
@@ -56,9 +45,12 @@ class Desk:
         subject: str,
         plan: Callable[[], Plan],
         ended: Callable[[Outcome], None] = lambda outcome: None,
+        *,
+        operation_id: str | None = None,
+        reserved: Sequence[Reservation] = (),
     ) -> Operation:
-        """Write a new operation down and queue it; ``ended`` is told how it ended."""
-        operation = self.store.operations.create(self.new_id(), kind, subject)
+        """Write a new operation down, with what it reserves, and queue it; ``ended`` is told how it ended."""
+        operation = self.store.operations.create(operation_id or self.new_id(), kind, subject, reserved=reserved)
         self.enqueue(operation.id, plan, ended)
         return operation
 

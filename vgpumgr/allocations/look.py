@@ -20,8 +20,9 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Promises(NamedTuple):
-    """What the store says: whole GPUs with a claim (address → allocation id), vGPUs claimed but not yet made
-    (GPU → profile id → count), our vGPUs (GPU → vGPU id → profile id), and GPUs in quarantine (address → why).
+    """What the store says: whole GPUs with a claim (address → allocation id), vGPUs promised that have no id yet
+    (GPU → profile id → count), our vGPUs, made or being made (GPU → vGPU id → profile id), and GPUs in quarantine
+    (address → why).
     """
 
     gpus: Mapping[str, str] = _NONE
@@ -80,10 +81,13 @@ def _occupied(gpu: Gpu, mates: Iterable[str], promises: Promises, owners: Mappin
     """An IOMMU group goes to one VM as a whole: who has a member (``mates``) has the group."""
     members = dict.fromkeys((gpu.address, *(companion.address for companion in gpu.companions), *mates))
     having = tuple(Holder("vm", owners[name], name) for name in members if name in owners)
+    live = [item.id for item in gpu.vgpu.instances]
+    lost = [vgpu for vgpu in promises.vgpus.get(gpu.address, _NONE) if vgpu not in live]
     occupied = with_occupancy(
         gpu,
         owners=having,
-        live_vgpus=tuple(item.id for item in gpu.vgpu.instances),
+        live_vgpus=tuple(live),
+        promised_vgpus=sum(promises.pending_vgpus.get(gpu.address, _NONE).values()) + len(lost),
         reserved_for=next((_promise(gpu, name, promises) for name in members if name in promises.gpus), None),
         failed=promises.quarantined.get(gpu.address),
     )

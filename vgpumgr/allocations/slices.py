@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vgpumgr.allocations.bindings import fingerprint
 from vgpumgr.allocations.setup_steps import RememberSetup
-from vgpumgr.allocations.slicing import CREATE, DELETE, Slicing
+from vgpumgr.allocations.slicing import CREATE, DELETE, Slicing, reservations
 from vgpumgr.errors import NotFoundError, Reason, UnavailableError
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.allocation import AllocatedDevice, DeviceKind
@@ -35,12 +35,18 @@ if TYPE_CHECKING:
 FindGpu = Callable[[HostInventory, str], Gpu]
 
 
+class Look(Protocol):
+    """The host as it is now, without what is promised to one allocation or operation."""
+
+    def __call__(self, but_for: str | None = None) -> HostInventory:
+        """Look."""
+        ...
+
+
 class Slices:
     """Slicing on one host. Without a desk (a command that only reads) lists and plans work, changes do not."""
 
-    def __init__(
-        self, kernel: Kernel, look: Callable[[], HostInventory], find_gpu: FindGpu, desk: Desk | None = None
-    ) -> None:
+    def __init__(self, kernel: Kernel, look: Look, find_gpu: FindGpu, desk: Desk | None = None) -> None:
         self._kernel = kernel
         self._look = look
         self._find_gpu = find_gpu
@@ -128,7 +134,13 @@ class Slices:
     # -- make and unmake ------------------------------------------------------------------------------
     def plan_create(self, profile: str, count: int = 1, gpu: str | None = None, params: str = "") -> Plan:
         """The plan that makes vGPUs for the operator, on ``gpu`` or on the first card that takes them all."""
-        inventory = self._look()
+        return self._plan_create(profile, count, gpu, params)
+
+    def _plan_create(
+        self, profile: str, count: int, gpu: str | None, params: str, operation_id: str | None = None
+    ) -> Plan:
+        """The same; what ``operation_id`` reserved is no obstacle to itself."""
+        inventory = self._look(operation_id)
         card = self._find_gpu(inventory, gpu) if gpu else _roomiest(inventory, profile, count)
         if card is None:
             return Plan(CREATE, profile, refusal=_no_card(inventory, profile))
@@ -139,15 +151,24 @@ class Slices:
         devices = [AllocatedDevice(DeviceKind.MDEV, card.address, None, wanted)] * count
         if not devices:
             return plan_create(self._kernel, inventory, card, [Order(profile, count, params)]).plan
-        return replace(Slicing(self._desk).plan_create(inventory, devices, OPERATOR, params), subject=card.address)
+        slicing = Slicing(self._desk)
+        plan = slicing.plan_create(inventory, devices, OPERATOR, params, but_for=operation_id)
+        return replace(plan, subject=card.address)
 
     def create(self, profile: str, count: int = 1, gpu: str | None = None, params: str = "") -> Operation:
-        """Start carrying out :meth:`plan_create`. RefusedError when refused."""
-        plan = self.plan_create(profile, count, gpu, params)
-        plan.require()
-        return self._at_desk.submit(
-            CREATE, plan.subject, lambda: self.plan_create(profile, count, plan.subject, params)
-        )
+        """Reserve, then start carrying out :meth:`plan_create`. RefusedError when refused."""
+        desk = self._at_desk
+        with desk.admission:
+            plan = self.plan_create(profile, count, gpu, params)
+            plan.require()
+            card, operation_id = plan.subject, desk.new_id()
+            return desk.submit(
+                CREATE,
+                card,
+                lambda: self._plan_create(profile, count, card, params, operation_id),
+                operation_id=operation_id,
+                reserved=reservations(plan),
+            )
 
     def plan_delete(self, vgpu_id: str) -> Plan:
         """The plan that deletes a vGPU of ours that no allocation has, or the refusal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from vgpumgr.allocations.vgpu_steps import ForgetVgpu, RememberVgpu
 from vgpumgr.errors import Reason
 from vgpumgr.model.allocation import AllocatedDevice
 from vgpumgr.model.host import Gpu, HostInventory
-from vgpumgr.model.records import VgpuRecord
+from vgpumgr.model.records import Reservation, VgpuRecord
 from vgpumgr.plans.plan import AfterCrash, Plan, Refusal, join
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu.changes import VgpuPlan, plan_create, plan_delete
@@ -35,10 +36,19 @@ class Slicing:
         self._kernel = desk.context.kernel
 
     def plan_create(
-        self, inventory: HostInventory, devices: Sequence[AllocatedDevice], owner: str, params: str = ""
+        self,
+        inventory: HostInventory,
+        devices: Sequence[AllocatedDevice],
+        owner: str,
+        params: str = "",
+        *,
+        but_for: str | None = None,
     ) -> Plan:
-        """The plan that makes these vGPUs and remembers each as ``owner``'s, or the refusal: all or nothing."""
-        promises = self._desk.promises(owner)
+        """The plan that makes these vGPUs and remembers each as ``owner``'s, or the refusal: all or nothing.
+
+        What is promised to ``but_for`` (to the owner, unless said otherwise) is no obstacle.
+        """
+        promises = self._desk.promises(but_for or owner)
         plans = []
         for address, mine in groupby(devices, key=lambda device: device.gpu):
             gpu = next((item for item in inventory.gpus if item.address == address), None)
@@ -113,3 +123,9 @@ def remembered(planned: VgpuPlan, gpu: Gpu, owner: str, params: str) -> Plan:
     ]
     plan = planned.plan
     return Plan(plan.kind, plan.subject, (*plan.steps, *memory), plan.refusal, plan.after_crash, plan.warnings)
+
+
+def reservations(plan: Plan) -> Sequence[Reservation]:
+    """What a plan is going to make, by card and profile."""
+    made = Counter((step.gpu, step.profile_id) for step in plan.steps if isinstance(step, RememberVgpu))
+    return [Reservation(gpu, profile_id, count) for (gpu, profile_id), count in made.items()]

@@ -124,7 +124,7 @@ def _gpu(gpu: Gpu, device: HostDevice, findings: Findings) -> None:
             findings.error("device-failed", f"{name} has failed: {reason.message}", name)
         elif reason.code == "vgpu-live":
             findings.error("vgpu-live", reason.message, name)
-        elif reason.code in ("framebuffer-held", "reserved", "kind-not-offered"):
+        elif reason.code in ("framebuffer-held", "reserved", "vgpu-promised", "kind-not-offered"):
             findings.warning(reason.code, reason.message, name)
     if gpu.health.status is HealthStatus.DEGRADED:
         why = "; ".join(reason.message for reason in gpu.health.reasons)

@@ -43,6 +43,7 @@ PROBLEMS = MappingProxyType(
         "in-use-by-host": "the host uses the device, and `managed='yes'` would take it away",
         "kind-not-offered": "a management display or a fabric switch",
         "companion-missing": "a function of the same card is not in the domain",
+        "vgpu-promised": "vGPUs are promised on the card that are still to be made, or made again",
         "reserved": "the GPU is promised to an allocation",
         # What libvirt and the vGPU drivers tell.
         "device-in-use": "another VM, or a process, has the device",

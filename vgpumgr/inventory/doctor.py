@@ -174,6 +174,15 @@ def _live_vgpus(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[
     yield Remedy(RemedyKind.COMMAND, text, "vgpumgr vgpu list")
 
 
+def _promised_vgpus(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
+    """Those that are being made are there soon; those that were lost come back, or are let go."""
+    text = (
+        "wait for the operations that make them (vgpumgr op list), or see which are gone: vgpumgr vgpu list; then "
+        "bring them back (vgpumgr vgpu restore) or let them go (vgpumgr vgpu delete, vgpumgr alloc release)"
+    )
+    yield Remedy(RemedyKind.COMMAND, text, "vgpumgr vgpu list")
+
+
 def _failed(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
     if "(ff)" in reason.message:
         yield Remedy(RemedyKind.HARDWARE, POWER_CYCLE, "power cycle")
@@ -191,6 +200,7 @@ _REMEDIES: dict[str, _Remedies] = {
     "group-shared": _group_shared,
     "vfs-enabled": _vfs,
     "vgpu-live": _live_vgpus,
+    "vgpu-promised": _promised_vgpus,
     "in-use-by-host": _holders,
     "in-use": _holders,
     "failed": _failed,

@@ -67,19 +67,24 @@ def with_occupancy(
     *,
     owners: Sequence[Holder] = (),
     live_vgpus: Sequence[str] = (),
+    promised_vgpus: int = 0,
     reserved_for: str | None = None,
     failed: str | None = None,
 ) -> Gpu:
     """The same GPU with what only the rest of the house knows.
 
     ``owners``: VMs that have the GPU (holders of kind ``vm``); ``live_vgpus``: ids of vGPUs in being on the
-    card; ``reserved_for``: the allocation that has a claim on it; ``failed``: why it is quarantined.
+    card; ``promised_vgpus``: how many more are to be made on it; ``reserved_for``: the allocation that has a
+    claim on it; ``failed``: why it is quarantined.
     """
     old = gpu.passthrough
     reasons, state = list(old.reasons), old.state
     if live_vgpus:
         message = f"{len(live_vgpus)} vGPUs live on the card: {', '.join(live_vgpus)}"
         reasons.append(Reason("vgpu-live", message, tuple(live_vgpus)))
+    if promised_vgpus:
+        message = f"vGPUs are promised on {gpu.address} that are not there yet: {promised_vgpus}"
+        reasons.append(Reason("vgpu-promised", message, (gpu.address,)))
     if reserved_for is not None:
         reasons.append(Reason("reserved", f"{gpu.address} is reserved for {reserved_for}", (gpu.address,)))
         state = PassthroughState.RESERVED

@@ -55,3 +55,12 @@ class CardSetup:
     mixed_size: bool | None = None
     scheduler: str | None = None
     ecc: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """vGPUs that an operation is going to make for an operator: promised until it ends, however it ends."""
+
+    gpu: str
+    profile_id: str
+    count: int

@@ -97,6 +97,18 @@ class ClaimRow(Base):
     allocation_id: Mapped[str] = mapped_column(ForeignKey("allocations.id"), index=True)
 
 
+class ReservationRow(Base):
+    """vGPUs that an operation is going to make for an operator. It goes with the operation's end."""
+
+    __tablename__ = "reservations"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    host_id: Mapped[str] = mapped_column(String(64), index=True)
+    operation_id: Mapped[str] = mapped_column(ForeignKey("operations.id"), index=True)
+    gpu: Mapped[str] = mapped_column(String(64))
+    profile_id: Mapped[str] = mapped_column(String(64))
+    count: Mapped[int]
+
+
 class BindingRow(Base):
     """A GPU that shall be on VFIO, also after the next boot, and what it was before."""
 

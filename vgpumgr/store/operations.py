@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from vgpumgr.errors import NotFoundError
@@ -12,11 +12,12 @@ from vgpumgr.model.event import EventType, Happening, because, cause
 from vgpumgr.model.json import JsonObject
 from vgpumgr.model.operation import Operation, OperationStep
 from vgpumgr.model.page import Page
+from vgpumgr.model.records import Reservation
 from vgpumgr.plans.journal import JournalStep, OpenOperation, OperationState, StepState
 from vgpumgr.plans.plan import Plan
 from vgpumgr.store.events import add_event
 from vgpumgr.store.idempotency import note_operation
-from vgpumgr.store.models import AllocationRow, OperationRow, StepRow
+from vgpumgr.store.models import AllocationRow, OperationRow, ReservationRow, StepRow
 from vgpumgr.store.session import Sessions, page_of
 
 
@@ -27,12 +28,21 @@ class Operations:
         self._sessions = sessions
 
     # -- for users ------------------------------------------------------------------------------------
-    def create(self, operation_id: str, kind: str, subject: str, allocation_id: str | None = None) -> Operation:
-        """A new operation, pending: its plan is made when its turn comes."""
+    def create(
+        self,
+        operation_id: str,
+        kind: str,
+        subject: str,
+        allocation_id: str | None = None,
+        reserved: Sequence[Reservation] = (),
+    ) -> Operation:
+        """A new operation, pending: its plan is made when its turn comes. What it reserves goes with its end."""
         with self._sessions.transaction() as session:
-            return _operation(
-                add_operation(session, self._sessions, operation_id, kind, subject, allocation_id), ()
-            )
+            row = add_operation(session, self._sessions, operation_id, kind, subject, allocation_id)
+            session.flush()
+            for item in reserved:
+                session.add(_reservation_row(self._sessions.host_id, operation_id, item))
+            return _operation(row, ())
 
     def get(self, operation_id: str) -> Operation:
         """One operation with its steps. NotFoundError ``operation-unknown``."""
@@ -63,6 +73,24 @@ class Operations:
             row = session.get_one(OperationRow, operation_id)
             if not OperationState(row.state).final:
                 self._end(session, row, OperationState.FAILED, error)
+
+    def reservations(self) -> Sequence[tuple[str, Reservation]]:
+        """What operations that have not ended reserve, each with the operation's id."""
+        query = select(ReservationRow).where(ReservationRow.host_id == self._sessions.host_id)
+        with self._sessions.transaction() as session:
+            rows = session.scalars(query.order_by(ReservationRow.id))
+            return [(row.operation_id, Reservation(row.gpu, row.profile_id, row.count)) for row in rows]
+
+    def under_way(self) -> Sequence[tuple[str, Sequence[JsonObject]]]:
+        """The operations that run now: for whom (an allocation's id, else its own) and the records of its steps."""
+        query = select(OperationRow).where(
+            OperationRow.host_id == self._sessions.host_id, OperationRow.state == OperationState.RUNNING
+        )
+        with self._sessions.transaction() as session:
+            return [
+                (row.allocation_id or row.id, [step.record for step in _rows(session, row.id)])
+                for row in session.scalars(query)
+            ]
 
     # -- the journal ----------------------------------------------------------------------------------
     def begin(self, operation_id: str, plan: Plan) -> None:
@@ -100,8 +128,9 @@ class Operations:
             self._end(session, session.get_one(OperationRow, operation_id), state, error)
 
     def _end(self, session: Session, row: OperationRow, state: OperationState, error: JsonObject | None) -> None:
-        """Its end and the event of it are one transaction."""
+        """Its end, the event of it and the end of what it reserved are one transaction."""
         row.state, row.error, row.updated_at = state, error, self._sessions.now()
+        session.execute(delete(ReservationRow).where(ReservationRow.operation_id == row.id))
         allocation = session.get(AllocationRow, row.allocation_id) if row.allocation_id is not None else None
         add_event(session, self._sessions, _ending(row, allocation.tenant_id if allocation is not None else None))
 
@@ -139,6 +168,12 @@ def add_operation(
     session.add(row)
     note_operation(session, sessions.host_id, operation_id)
     return row
+
+
+def _reservation_row(host_id: str, operation_id: str, item: Reservation) -> ReservationRow:
+    return ReservationRow(
+        host_id=host_id, operation_id=operation_id, gpu=item.gpu, profile_id=item.profile_id, count=item.count
+    )
 
 
 def _ending(row: OperationRow, tenant: str | None) -> Happening:

@@ -16,7 +16,7 @@ from vgpumgr.errors import Reason
 from vgpumgr.inventory.reader import Reader
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, HostInventory
-from vgpumgr.model.vgpu import CardModes, VgpuState
+from vgpumgr.model.vgpu import Backend, CardModes, VgpuState
 from vgpumgr.vgpu.card_modes import card_modes
 from vgpumgr.vgpu.cards import Card, Functions, mdev_card, plain_vf_card, vendor_card
 from vgpumgr.vgpu.files import Mdev, read_mdev_types, read_mdevs, read_vendor_vfs
@@ -87,8 +87,9 @@ def _each(counts: Mapping[str, int]) -> list[str]:
 
 
 def missing(remembered: Mapping[str, str], card: Card) -> list[str]:
-    """The profile ids of vGPUs of ours that are not on the card."""
-    live = {instance.id for instance in card.instances}
+    """The profile ids of vGPUs of ours that are not on the card. A plain VF that is free is there for anybody."""
+    free = card.free_vfs or () if card.backend is Backend.SRIOV else ()
+    live = {instance.id for instance in card.instances}.difference(free)
     return [profile_id for vgpu, profile_id in remembered.items() if vgpu not in live]
 
 
