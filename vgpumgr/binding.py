@@ -8,7 +8,7 @@ members of its group, each by its address.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from vgpumgr.address import sort_key
 from vgpumgr.errors import Reason, UsageError
@@ -35,8 +35,12 @@ def plan_bind(
     driver: str = "auto",
     force: bool = False,
     also: Sequence[str] = (),
+    leaving: Collection[str] = (),
 ) -> Plan:
     """The plan that puts a GPU and its companions on VFIO drivers.
+
+    ``also``: members of its IOMMU group that this plan takes from the host too. ``leaving``: members that another
+    plan takes together with this one; that the group can go to a VM is for the last of them to check.
 
     ``driver``: ``auto`` (a variant driver where the host has one that fits) or a VFIO driver's name, for the
     GPU's primary function; companions always take ``vfio-pci``. Empty when all are there already. UsageError
@@ -55,7 +59,7 @@ def plan_bind(
         for item in functions
     }
     moving = [item for item in functions if not _is_there(item, wanted[item.address][0], driver)]
-    refusal = _bind_refusal(inventory, gpu, force, also)
+    refusal = _bind_refusal(inventory, gpu, force, also, leaving)
     if not moving and (refusal is None or _only_about_taking(refusal)):
         return Plan("bind", gpu.address)
     if refusal is not None:
@@ -66,9 +70,15 @@ def plan_bind(
     for name, module in sorted({wanted[item.address] for item in moving}):
         steps.append(LoadModule(module, name))
     steps += _move(kernel, moving, {item.address: wanted[item.address][0] for item in moving})
-    if gpu.function.iommu_group is not None:
+    if gpu.function.iommu_group is not None and not _held_back(gpu, {item.address for item in functions}):
         steps.append(CheckGroup(gpu.address, gpu.function.iommu_group))
     return Plan("bind", gpu.address, tuple(steps), warnings=_overruled(gpu, force, also))
+
+
+def _held_back(gpu: Gpu, taken: set[str]) -> bool:
+    """Whether the group cannot go to a VM yet when ``taken`` have moved: others are still to leave the host."""
+    shared = (reason for reason in gpu.passthrough.reasons if reason.code == "group-shared")
+    return any(not taken >= set(reason.addresses) for reason in shared)
 
 
 def plan_release(
@@ -159,8 +169,10 @@ def _give_back(kernel: Kernel, function: PciFunction, originals: Mapping[str, st
         yield BindTo(function.address, original)
 
 
-def _bind_refusal(inventory: HostInventory, gpu: Gpu, force: bool, also: Sequence[str]) -> Refusal | None:
-    taken = {*also, *(companion.address for companion in gpu.companions)}
+def _bind_refusal(
+    inventory: HostInventory, gpu: Gpu, force: bool, also: Sequence[str], leaving: Collection[str]
+) -> Refusal | None:
+    taken = {*also, *leaving, *(companion.address for companion in gpu.companions)}
     reasons = [reason for reason in gpu.passthrough.reasons if not _overruled_by(reason, force, taken)]
     reasons += _bad_companions(inventory, gpu, also)
     reasons += [] if force else [_in_use(holder) for holder in gpu.holders if holder.address in also]
@@ -181,7 +193,7 @@ def _only_about_taking(refusal: Refusal) -> bool:
 
 
 def _overruled_by(reason: Reason, force: bool, taken: set[str]) -> bool:
-    """True when a reason does not stop this plan. ``taken`` are the functions that the plan takes along."""
+    """True when a reason does not stop this plan. ``taken`` are the functions that leave the host with the GPU."""
     if reason.code in INFORMATIVE or reason.code == "owner-unknown":
         return True  # Functions on VFIO stay where they are; only others move.
     if reason.code == "group-shared":

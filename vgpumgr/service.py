@@ -8,7 +8,7 @@ where they are used, so that a command that only reads starts fast.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,15 +114,9 @@ class Service(Reading):
 
         A binding that cannot be restored is an operation that failed; the others go on.
         """
-        from vgpumgr.allocations.bindings import plan_restore
+        from vgpumgr.allocations.bindings import restore_bindings
 
-        desk = self._at_desk
-        operations = []
-        for binding in desk.store.bindings.all():
-            plan = partial(plan_restore, self.kernel, look(self.kernel), binding)
-            if plan().steps or plan().refusal is not None:
-                operations.append(desk.submit("restore", binding.address, plan))
-        return [desk.wait(operation.id, None) for operation in operations]
+        return restore_bindings(self._at_desk)
 
     def plan_restore_slices(self) -> Sequence[Plan]:
         """What a reboot or a driver reload took: a plan for each card and vGPU, in order; none when all is there.

@@ -28,15 +28,22 @@ _SOURCE = re.compile(
 )
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[FlaskClient]:
+def describe_pair(folder: Path) -> Path:
     behind = {"behind": "0000:3a:00.0", "group": 8}
     functions = [each if "group" in each else {**each, **behind} for each in _FUNCTIONS]
-    file = tmp_path / "pair.yaml"
+    file = folder / "pair.yaml"
     file.write_text(yaml.safe_dump({"functions": functions}), "utf-8")
-    put_empty_database(tmp_path)
-    settings = Config(state_dir=tmp_path, runtime_dir=tmp_path, libvirt_uri="test:///default", simulate=str(file))
-    service = open_service(settings)
+    put_empty_database(folder)
+    return file
+
+
+def settings(folder: Path, file: Path) -> Config:
+    return Config(state_dir=folder, runtime_dir=folder, libvirt_uri="test:///default", simulate=str(file))
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[FlaskClient]:
+    service = open_service(settings(tmp_path, describe_pair(tmp_path)))
     service.start()
     yield create_app(service).test_client()
     service.close()
@@ -72,6 +79,31 @@ def test_both_go_to_one_vm_and_come_back(client: FlaskClient) -> None:
     done(client, f"/v1/allocations/{allocation['id']}", method="DELETE")
     done(client, f"/v1/gpus/{FIRST}/release")
     assert drivers(client) == before
+
+
+def test_both_are_had_from_their_host_drivers_and_go_back_to_them(client: FlaskClient) -> None:
+    before = drivers(client)
+    alone = client.post("/v1/candidates", json={"vm": "one"}).get_json()
+    assert alone["candidates"] == []
+    allocation = done(client, "/v1/allocations", {"vm": "pair", "count": 2})
+    assert [device["gpu"] for device in allocation["devices"]] == [FIRST, MATE]
+    assert set(drivers(client).values()) == {"vfio-pci"}
+    done(client, f"/v1/allocations/{allocation['id']}", method="DELETE")
+    assert drivers(client) == before
+
+
+def test_after_a_reboot_both_are_bound_again(tmp_path: Path) -> None:
+    file = describe_pair(tmp_path)
+    for life in ("before", "after"):
+        service = open_service(settings(tmp_path, file))
+        service.start()
+        client = create_app(service).test_client()
+        if life == "before":
+            done(client, "/v1/allocations", {"vm": "pair", "count": 2})
+        assert set(drivers(client).values()) == {"vfio-pci"}
+        ended = {item["state"] for item in client.get("/v1/operations").get_json()["items"]}
+        assert ended == {"succeeded"}
+        service.close()
 
 
 @pytest.mark.parametrize("gpu", [FIRST, MATE])

@@ -132,6 +132,39 @@ def test_too_few_are_too_few() -> None:
     assert codes(placement) == {1: ["too-few"], 2: ["in-use"]}
 
 
+def mate(bus: int, in_host_use: list[int], state: State = State.HOST, group: int = 70) -> Gpu:
+    """A GPU of a shared IOMMU group that other members on host drivers keep from it."""
+    alone = gpu(bus, state)
+    addresses = tuple(f"0000:{number:02x}:00.0" for number in in_host_use)
+    reasons = (Reason("group-shared", "the group is shared", addresses),) if addresses else ()
+    function = alone.function._replace(iommu_group=group)
+    return alone._replace(function=function, passthrough=Passthrough(not reasons, state, reasons))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count", "sets"),
+    [
+        ([mate(1, [2]), mate(2, [1])], 1, []),
+        ([mate(1, [2]), mate(2, [1])], 2, [[1, 2]]),
+        ([mate(1, [2]), mate(2, [1]), gpu(9)], 3, [[1, 2, 9]]),
+        ([mate(1, [2]), mate(2, [1])], 3, []),
+        ([mate(1, [2, 5]), mate(2, [1, 5])], 2, []),
+        ([mate(1, [2, 3]), mate(2, [1, 3]), mate(3, [1, 2])], 2, []),
+        ([mate(1, [2, 3]), mate(2, [1, 3]), mate(3, [1, 2])], 3, [[1, 2, 3]]),
+        ([mate(1, [2]), mate(2, [1]), mate(3, [1, 2], State.PARKED)], 2, [[1, 2]]),
+        ([mate(1, [2]), mate(2, [1]), mate(3, [1, 2], State.PARKED)], 3, [[1, 2, 3]]),
+        ([mate(1, [2], State.PARKED), mate(2, [])], 2, [[1, 2]]),
+        ([mate(1, [2]), mate(2, [1]), mate(3, [4], group=71), mate(4, [3], group=71)], 2, [[1, 2], [3, 4]]),
+        ([mate(1, [2]), mate(2, [1], State.IN_USE)], 2, []),
+    ],
+)
+def test_gpus_in_each_others_way_alone_go_to_one_vm(gpus: list[Gpu], count: int, sets: list[list[int]]) -> None:
+    placement = ask(*gpus, count=count)
+    assert chosen(placement) == sets
+    offered = {number for each in sets for number in each}
+    assert offered.isdisjoint(codes(placement))
+
+
 def test_a_degraded_gpu_comes_last_and_says_so() -> None:
     placement = ask(gpu(1, health=HealthStatus.DEGRADED), gpu(2))
     assert chosen(placement) == [[2], [1]]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
+from vgpumgr.allocations.desk import Desk
+from vgpumgr.allocations.look import look
 from vgpumgr.allocations.steps import ForgetBinding, RememberBinding
 from vgpumgr.binding import plan_bind, plan_release, release_refusal
 from vgpumgr.inventory.classes import is_vfio_driver
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, GpuKind, HostInventory
+from vgpumgr.model.operation import Operation
 from vgpumgr.model.records import OPERATOR, Binding
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.store.store import Store
@@ -31,10 +35,11 @@ def plan_lasting_bind(
     driver: str = "auto",
     force: bool = False,
     also: Sequence[str] = (),
+    leaving: Collection[str] = (),
     owner: str = OPERATOR,
 ) -> Plan:
     """Bind, and remember. A binding that an operator made is never taken over by an allocation."""
-    plan = plan_bind(kernel, inventory, gpu, driver=driver, force=force, also=also)
+    plan = plan_bind(kernel, inventory, gpu, driver=driver, force=force, also=also, leaving=leaving)
     known = store.bindings.get(gpu.address)
     settled = known is not None and not plan.steps and known.owner in (owner, OPERATOR)
     if plan.refusal is not None or settled:
@@ -85,11 +90,30 @@ def plan_lasting_release(
     return replace(plan, steps=(*plan.steps, ForgetBinding(gpu.address)))
 
 
-def plan_restore(kernel: Kernel, inventory: HostInventory, binding: Binding) -> Plan:
+def restore_bindings(desk: Desk) -> Sequence[Operation]:
+    """Bind again all that is recorded, and wait for the end; one that cannot be bound is a failed operation."""
+    kernel, bindings = desk.context.kernel, desk.store.bindings.all()
+    bound = {name for binding in bindings for name in (binding.address, *binding.originals)}
+
+    def plan(binding: Binding) -> Plan:
+        return plan_restore(kernel, look(kernel), binding, leaving=bound)
+
+    operations = []
+    for binding in bindings:
+        now = plan(binding)
+        if now.steps or now.refusal is not None:
+            operations.append(desk.submit(now.kind, binding.address, partial(plan, binding)))
+    return [desk.wait(operation.id, None) for operation in operations]
+
+
+def plan_restore(
+    kernel: Kernel, inventory: HostInventory, binding: Binding, *, leaving: Collection[str] = ()
+) -> Plan:
     """Bind again after a reboot, if the card is still the one that was bound.
 
     No forcing is needed: whoever could use the GPU has not been started yet. What the operator forced once,
-    such as the boot display, was forced for good.
+    such as the boot display, was forced for good. ``leaving`` are the functions of all bindings: they leave the
+    host in their turn.
     """
     gpu = next((item for item in inventory.gpus if item.address == binding.address), None)
     if gpu is None:
@@ -101,5 +125,5 @@ def plan_restore(kernel: Kernel, inventory: HostInventory, binding: Binding) -> 
         return Plan("restore", binding.address, refusal=Refusal("gpu-changed", message, hint=hint))
     own = {gpu.address, *(companion.address for companion in gpu.companions)}
     also = [name for name in binding.originals if name not in own]
-    plan = plan_bind(kernel, inventory, gpu, driver=binding.driver, force=True, also=also)
+    plan = plan_bind(kernel, inventory, gpu, driver=binding.driver, force=True, also=also, leaving=leaving)
     return replace(plan, kind="restore")

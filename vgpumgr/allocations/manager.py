@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -22,6 +23,7 @@ from vgpumgr.model.allocation import (
 )
 from vgpumgr.model.host import HostInventory, PassthroughState
 from vgpumgr.model.operation import Operation
+from vgpumgr.plans.checks import CheckGroup
 from vgpumgr.plans.plan import AfterCrash, Plan, join
 from vgpumgr.plans.runner import Outcome
 from vgpumgr.store.allocations import Claim
@@ -115,17 +117,24 @@ class Manager:
     def plan_prepare(self, allocation: Allocation) -> Plan:
         """Bind whole GPUs; make vGPUs."""
         inventory = self._look(allocation.id)
-        plans = [
-            self._plan_gpu(inventory, device, allocation.id) for device in allocation.devices if _whole(device)
-        ]
+        plans = self._plan_gpus(inventory, [item for item in allocation.devices if _whole(item)], allocation.id)
         slices = [device for device in allocation.devices if not _whole(device)]
         if slices:
             plans.append(self._slicer.plan_create(inventory, slices, allocation.id))
         return join(PREPARE, allocation.id, *plans)
 
-    def _plan_gpu(self, inventory: HostInventory, device: AllocatedDevice, owner: str) -> Plan:
-        gpu = next(item for item in inventory.gpus if item.address == device.gpu)
-        return plan_lasting_bind(self._desk.context.kernel, inventory, gpu, self._store, owner=owner)
+    def _plan_gpus(self, inventory: HostInventory, devices: Sequence[AllocatedDevice], owner: str) -> list[Plan]:
+        """A plan for each, and the proof that a group which several of them share is whole in the end."""
+        kernel, store = self._desk.context.kernel, self._desk.store
+        addresses = {device.gpu for device in devices}
+        gpus = [gpu for gpu in inventory.gpus if gpu.address in addresses]
+        leaving = {name for device in devices for name in (device.gpu, *device.companions)}
+        plans = [plan_lasting_bind(kernel, inventory, gpu, store, leaving=leaving, owner=owner) for gpu in gpus]
+        groups = Counter(gpu.function.iommu_group for gpu in gpus)
+        checks = [
+            CheckGroup(owner, group) for group, members in groups.items() if group is not None and members > 1
+        ]
+        return [*plans, Plan(PREPARE, owner, tuple(checks))]
 
     def _prepared(self, allocation_id: str, outcome: Outcome) -> None:
         allocation = self._store.allocations.get(allocation_id)

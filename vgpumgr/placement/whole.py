@@ -15,6 +15,7 @@ from vgpumgr.model.allocation import (
     Placement,
 )
 from vgpumgr.model.host import Gpu, HealthStatus, PassthroughState
+from vgpumgr.model.reasons import INFORMATIVE
 
 _STATE_SCORE = {PassthroughState.READY: 100, PassthroughState.PARKED: 80, PassthroughState.HOST: 50}
 _STATE_NOTE = {
@@ -31,9 +32,12 @@ def place_whole(gpus: Sequence[Gpu], request: AllocationRequest) -> Placement:
     refusals = [GpuRefusal(gpu.address, gpu.name, reasons) for gpu in gpus if (reasons := _not_free(gpu))]
     refused = {refusal.gpu for refusal in refusals}
     free = [gpu for gpu in gpus if gpu.address not in refused]
-    if len(free) < request.count:
+    sets = [*_sets(free, request.count), *_sets_with_mates(gpus, free, request.count)]
+    if not sets:
         return Placement((), (*refusals, *(_too_few(gpu, len(free), request.count) for gpu in free)))
-    found = {tuple(gpu.address for gpu in chosen): chosen for chosen in _sets(free, request.count)}
+    found = {tuple(gpu.address for gpu in chosen): chosen for chosen in sets}
+    taken = {gpu.address for chosen in sets for gpu in chosen}
+    refusals = [refusal for refusal in refusals if refusal.gpu not in taken]
     candidates = [_candidate(chosen) for chosen in found.values()]
     candidates.sort(key=lambda item: (-item.score, [sort_key(device.gpu) for device in item.devices]))
     return Placement(tuple(candidates), tuple(refusals))
@@ -55,6 +59,8 @@ def _too_few(gpu: Gpu, free: int, wanted: int) -> GpuRefusal:
 
 def _sets(free: Sequence[Gpu], count: int) -> Iterator[tuple[Gpu, ...]]:
     """One GPU: each of them. Several: the best of each switch, of each NUMA node, and of all."""
+    if len(free) < count:
+        return
     if count == 1:
         yield from ((gpu,) for gpu in free)
         return
@@ -63,8 +69,43 @@ def _sets(free: Sequence[Gpu], count: int) -> Iterator[tuple[Gpu, ...]]:
     yield _best(free, count)
 
 
+def _sets_with_mates(gpus: Sequence[Gpu], free: Sequence[Gpu], count: int) -> Iterator[tuple[Gpu, ...]]:
+    """Sets with GPUs of one IOMMU group that only each other's host drivers keep from a VM: one can have both."""
+    for mates in _by(gpus, _group):
+        named = {name for gpu in mates for name in _in_host_use(gpu)}
+        needed = [gpu for gpu in mates if named & _functions(gpu)]
+        leaving = {name for gpu in needed for name in _functions(gpu)}
+        if 0 < len(needed) <= count and all(_kept_only_by(gpu, leaving) for gpu in needed):
+            others = [gpu for gpu in mates if gpu not in needed and _kept_only_by(gpu, leaving)]
+            others += [gpu for gpu in free if gpu not in mates]
+            if len(needed) + len(others) >= count:
+                yield _in_bus_order((*needed, *_best(others, count - len(needed))))
+
+
+def _in_host_use(gpu: Gpu) -> Iterator[str]:
+    """Members of its group on host drivers that keep a GPU from a VM."""
+    for reason in gpu.passthrough.reasons:
+        if reason.code == "group-shared":
+            yield from reason.addresses
+
+
+def _functions(gpu: Gpu) -> set[str]:
+    return {gpu.address, *(companion.address for companion in gpu.companions)}
+
+
+def _kept_only_by(gpu: Gpu, leaving: set[str]) -> bool:
+    """Whether nothing keeps a GPU from a VM but functions that go to that VM as well."""
+    reasons = (reason for reason in gpu.passthrough.reasons if reason.code not in INFORMATIVE)
+    shared = all(reason.code == "group-shared" and leaving >= set(reason.addresses) for reason in reasons)
+    return shared and gpu.passthrough.state in _STATE_SCORE
+
+
 def _switch(gpu: Gpu) -> str | None:
     return gpu.topology.switches[0] if gpu.topology.switches else None
+
+
+def _group(gpu: Gpu) -> str | None:
+    return None if gpu.function.iommu_group is None else str(gpu.function.iommu_group)
 
 
 def _node(gpu: Gpu) -> str | None:
@@ -82,7 +123,11 @@ def _by(gpus: Sequence[Gpu], key: Callable[[Gpu], str | None]) -> list[list[Gpu]
 
 def _best(gpus: Sequence[Gpu], count: int) -> tuple[Gpu, ...]:
     ranked = sorted(gpus, key=lambda gpu: (-_score(gpu), sort_key(gpu.address)))
-    return tuple(sorted(ranked[:count], key=lambda gpu: sort_key(gpu.address)))
+    return _in_bus_order(ranked[:count])
+
+
+def _in_bus_order(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    return tuple(sorted(gpus, key=lambda gpu: sort_key(gpu.address)))
 
 
 def _score(gpu: Gpu) -> int:
