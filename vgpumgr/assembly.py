@@ -35,7 +35,7 @@ def open_service(config: Config, *, libvirt: bool = True, nvml: bool = True) -> 
     from vgpumgr.vgpu.sriov_manage import sriov_tool
     from vgpumgr.vgpu.sriov_steps import SriovTool
 
-    kernel = open_kernel(config.sysfs_root, config.simulate)
+    kernel = open_kernel(config.sysfs_root, config.simulate, config.write_deadline_seconds)
     store = open_store(config.database_url, _host_id(config, kernel))
     ports: dict[type, object] = {
         Store: store,

@@ -22,7 +22,6 @@ from vgpumgr.kernel.port import (
     KERNEL_LOG,
     PCI_DEVICES,
     PCI_DRIVERS,
-    WRITE_DEADLINE,
     Kernel,
     Watch,
     list_or_empty,
@@ -85,7 +84,7 @@ class _Witness:
         self.names.update(f"{path}/{name}" for name in names)
         return names
 
-    def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
+    def write(self, path: str, text: str, *, deadline: float | None = None) -> None:
         """See :class:`Kernel`: raises ``EROFS``."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 

@@ -71,10 +71,11 @@ class Kernel(Protocol):
         """True when the path exists (a dangling link does not). Never raises for a path that cannot be read."""
         ...
 
-    def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
+    def write(self, path: str, text: str, *, deadline: float | None = None) -> None:
         """Write ``text`` in one ``write(2)`` to an existing attribute.
 
-        Runs aside with a deadline, so a write that hangs in the kernel does not hang the caller.
+        Runs aside with a ``deadline`` in seconds (``None``: the one that the kernel was opened with), so a write
+        that hangs in the kernel does not hang the caller.
         Raises OSError with the kernel's errno, ETIMEDOUT when the deadline passed (the write may still
         come to its end later), EROFS on a recording, EBUSY while an earlier write to the same path hangs.
         """

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     import subprocess
 
 READ_LIMIT = 1 << 20
+_LAST_SECONDS = 1.0
+"""How long a writer that was killed may take to go."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
-# The writer is a process of its own: a write that hangs in the kernel cannot be taken back, not even by
+# The writer is a process of its own: a write that hangs in the kernel cannot always be taken back, not even by
 # killing, so it must be somebody else who hangs. Its exit status is the errno; it imports nothing but os.
 _WRITER = """
 import os, sys
@@ -58,8 +60,9 @@ def _rest(descriptor: int, have: int) -> bytes:
 class RealKernel:
     """The live kernel. ``root`` is ``/`` but for tests that mount a kernel's trees elsewhere."""
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str = "/", write_deadline: float = WRITE_DEADLINE) -> None:
         self.root = root
+        self.write_deadline = write_deadline
         self._prefix = root.rstrip("/")
         self._hanging: dict[str, subprocess.Popen[bytes]] = {}
         self._guard = threading.Lock()
@@ -92,20 +95,32 @@ class RealKernel:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         return os.path.exists(self._prefix + path)
 
-    def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
+    def write(self, path: str, text: str, *, deadline: float | None = None) -> None:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         import subprocess
 
         writer = self._start(path, text)
         try:
-            status = writer.wait(deadline)
+            status = writer.wait(self.write_deadline if deadline is None else deadline)
         except subprocess.TimeoutExpired:
-            with self._guard:
-                self._hanging[path] = writer
+            self._give_up(path, writer)
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), path) from None
         if status:
             code = status if status > 0 else errno.EINTR
             raise OSError(code, os.strerror(code), path)
+
+    def _give_up(self, path: str, writer: subprocess.Popen[bytes]) -> None:
+        """End a write that hangs, so that it does not come true after its plan was taken back. One that sleeps
+        where no signal reaches it stays; until it is gone, nobody writes there again.
+        """
+        import subprocess
+
+        writer.kill()
+        try:
+            writer.wait(_LAST_SECONDS)
+        except subprocess.TimeoutExpired:
+            with self._guard:
+                self._hanging[path] = writer
 
     def _start(self, path: str, text: str) -> subprocess.Popen[bytes]:
         import subprocess

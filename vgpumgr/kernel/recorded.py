@@ -15,7 +15,7 @@ from pathlib import Path
 from time import sleep
 
 from vgpumgr.errors import SourceError
-from vgpumgr.kernel.port import KERNEL_LOG, WRITE_DEADLINE, KernelEvent, Watch
+from vgpumgr.kernel.port import KERNEL_LOG, KernelEvent, Watch
 from vgpumgr.kernel.real import read_file
 from vgpumgr.kernel.recorded_log import is_log, join_logs
 from vgpumgr.kernel.tree import Dir, File, Node, Tree
@@ -49,7 +49,7 @@ class _ReadOnly:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         return False
 
-    def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
+    def write(self, path: str, text: str, *, deadline: float | None = None) -> None:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 

@@ -10,6 +10,9 @@ import os
 from collections.abc import Sequence
 
 from vgpumgr.errors import DeadlineError, FailedError, Reason, VgpumgrError
+from vgpumgr.inventory.holders import find_holders
+from vgpumgr.kernel.port import PCI_DEVICES, link_name
+from vgpumgr.plans.checks import holder_reason
 from vgpumgr.plans.journal import Journal, OpenOperation, OperationState, StepState
 from vgpumgr.plans.plan import AfterCrash, Plan
 from vgpumgr.plans.step import Step, StepContext, step_from_record
@@ -76,7 +79,7 @@ def _run(
                 step.verify(context)
             journal.step(operation_id, index, StepState.DONE, step.remark(context))
         except STEP_ERRORS as cause:
-            error = _as_failure(step, cause)
+            error = _as_failure(step, cause, context)
             unwritten = _note(journal, operation_id, index, StepState.FAILED, error.message)
             left = _undo(operation_id, steps, done, context, journal)
             raise _close_failed(operation_id, error, [*unwritten, *left], journal) from cause
@@ -93,7 +96,7 @@ def _undo(
         try:
             step.undo(context)
         except STEP_ERRORS as cause:
-            failure = _as_failure(step, cause)
+            failure = _as_failure(step, cause, context)
             subject = (step.subject,) if step.subject else ()
             left.append(Reason("left-behind", f"could not undo: {failure.message}", subject))
             left += _note(journal, operation_id, index, StepState.LEFT, failure.message)
@@ -124,14 +127,10 @@ def _close_failed(operation_id: str, error: FailedError, left: Sequence[Reason],
     return error
 
 
-def _as_failure(step: Step, cause: OSError | VgpumgrError) -> FailedError:
+def _as_failure(step: Step, cause: OSError | VgpumgrError, context: StepContext) -> FailedError:
     """The step's error with the step's name in it; keeps a stable code where the cause has one."""
     if isinstance(cause, TimeoutError):
-        return DeadlineError(
-            f"{step.describe()}: the kernel did not finish in time",
-            hint="something still holds the device; 'vgpumgr gpu show' names the holders",
-            reasons=_subject_reason(step, "deadline-exceeded", "the write hangs in the kernel"),
-        )
+        return _past_deadline(step, context)
     if isinstance(cause, OSError):
         name = os.strerror(cause.errno) if cause.errno else str(cause)
         return FailedError(
@@ -142,6 +141,24 @@ def _as_failure(step: Step, cause: OSError | VgpumgrError) -> FailedError:
     if isinstance(cause, FailedError):
         return cause
     return FailedError(cause.message, hint=cause.hint, reasons=cause.reasons, code=cause.code)
+
+
+def _past_deadline(step: Step, context: StepContext) -> DeadlineError:
+    """A write that hangs waits for somebody: whoever has the function, or the card it is a part of, is named."""
+    subject = step.subject or ""
+    card = link_name(context.kernel, f"{PCI_DEVICES}/{subject}/physfn")
+    seen = find_holders(context.kernel, (subject, card) if card is not None else (subject,))
+    hint = "end what holds the device, then ask again; the write may still come to its end by itself"
+    if not seen.holders:
+        hint = "nothing is seen to hold the device; the kernel log may say what its driver waits for"
+    return DeadlineError(
+        f"{step.describe()}: the kernel did not finish in time",
+        hint=hint,
+        reasons=(
+            *_subject_reason(step, "deadline-exceeded", "the write hangs in the kernel"),
+            *map(holder_reason, seen.holders),
+        ),
+    )
 
 
 def _subject_reason(step: Step, code: str, message: str) -> tuple[Reason, ...]:

@@ -19,7 +19,7 @@ BUSY = frozenset({errno.EAGAIN, errno.EBUSY})
 
 def as_error(error: OSError, what: str, address: str, said: Sequence[str] = ()) -> VgpumgrError:
     """The error for a refused creation, with the errno and what the kernel ``said`` meanwhile. Raises nothing."""
-    name = os.strerror(error.errno or 0)
+    name = error.strerror or os.strerror(error.errno or 0)
     reason = Reason("kernel-refused", f"the driver of {address} answered {name} (errno {error.errno})", (address,))
     found = _meaning(error, what, address, reason)
     found.reasons = (*found.reasons, *(Reason("kernel-log", line, (address,)) for line in said))

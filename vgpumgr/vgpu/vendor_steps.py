@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -57,6 +58,8 @@ def clear_type(kernel: Kernel, vf: str) -> None:
 
 def set_type(kernel: Kernel, vf: str, type_id: str, tries: int, wait: float) -> None:
     """Give a free VF a type. A VF that took another in the meantime is not ours to change."""
+    if not kernel.exists(type_path(vf)):
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), type_path(vf))
     if type_of(kernel, vf) != NO_TYPE:
         raise OSError(errno.EIO, "the virtual function is not free any more", type_path(vf))
     patiently(lambda: kernel.write(type_path(vf), type_id), tries, wait)

@@ -104,6 +104,7 @@ class SimulatedKernel:
     def __init__(self, name: str, machine: Machine) -> None:
         self.name = name
         self.machine = machine
+        self.write_deadline = WRITE_DEADLINE
         self.faults = Faults()
         self._changed = threading.Condition(threading.RLock())
 
@@ -137,9 +138,9 @@ class SimulatedKernel:
         with self._changed:
             return self.machine.tree.exists(path)
 
-    def write(self, path: str, text: str, *, deadline: float = WRITE_DEADLINE) -> None:
+    def write(self, path: str, text: str, *, deadline: float | None = None) -> None:
         """See :class:`vgpumgr.kernel.port.Kernel`."""
-        end = monotonic() + deadline
+        end = monotonic() + (self.write_deadline if deadline is None else deadline)
         with self._changed:
             node = self.machine.tree.lookup(path)
             if isinstance(node, Dir):
