@@ -34,8 +34,16 @@ class KernelEvent(NamedTuple):
 class Watch(Protocol):
     """An open subscription to kernel events."""
 
-    def poll(self, timeout: float) -> KernelEvent | None:
-        """The next event, or ``None`` when ``timeout`` seconds passed without one."""
+    def poll(self, timeout: float | None) -> KernelEvent | None:
+        """The next event; ``None`` when ``timeout`` seconds passed without one, or somebody called :meth:`wake`.
+
+        Without a ``timeout`` it waits as long as it takes. Raises OSError: ENOBUFS when so many events came at once
+        that some were lost.
+        """
+        ...
+
+    def wake(self) -> None:
+        """End the :meth:`poll` that waits, or else the next one, at once. For any thread, at any time."""
         ...
 
 

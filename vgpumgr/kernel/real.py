@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from vgpumgr.kernel.port import WRITE_DEADLINE, KernelEvent, Watch
@@ -155,18 +157,49 @@ class RealKernel:
         for subsystem in ("pci", "mdev"):
             monitor.filter_by(subsystem)
         monitor.start()
-        yield _UdevWatch(monitor)
+        watch = _UdevWatch(monitor)
+        try:
+            yield watch
+        finally:
+            watch.close()
 
 
 class _UdevWatch:
-    def __init__(self, monitor: Any) -> None:
-        self.monitor = monitor
+    """udev's events, and a bell of our own beside them."""
 
-    def poll(self, timeout: float) -> KernelEvent | None:
+    def __init__(self, monitor: Any) -> None:
+        self._monitor = monitor
+        self._bell: int | None = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._guard = threading.Lock()
+
+    def poll(self, timeout: float | None) -> KernelEvent | None:
         """See :class:`vgpumgr.kernel.port.Watch`."""
-        device = self.monitor.poll(timeout)
-        if device is None:
-            return None
-        return KernelEvent(
-            device.action or "change", device.subsystem or "", device.sys_name, dict(device.properties)
-        )
+        assert self._bell is not None
+        end = None if timeout is None else monotonic() + timeout
+        poller = select.poll()
+        poller.register(self._monitor.fileno(), select.POLLIN)
+        poller.register(self._bell, select.POLLIN)
+        while ready := dict(poller.poll(None if end is None else max(0.0, end - monotonic()) * 1000)):
+            if self._bell in ready:
+                os.eventfd_read(self._bell)
+                return None
+            device = self._monitor.poll(0)
+            if device is not None:
+                return KernelEvent(
+                    device.action or "change", device.subsystem or "", device.sys_name, dict(device.properties)
+                )
+            # It was of a subsystem that nobody asked for.
+        return None
+
+    def wake(self) -> None:
+        """See :class:`vgpumgr.kernel.port.Watch`."""
+        with self._guard:
+            if self._bell is not None:
+                os.eventfd_write(self._bell, 1)
+
+    def close(self) -> None:
+        """Nobody polls any more; whoever wakes it yet does nothing."""
+        with self._guard:
+            if self._bell is not None:
+                os.close(self._bell)
+                self._bell = None

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import sleep
+from threading import Semaphore
 
 from vgpumgr.errors import SourceError
 from vgpumgr.kernel.port import KERNEL_LOG, KernelEvent, Watch
@@ -27,10 +27,17 @@ _MAX_DEPTH = 150
 class _Quiet:
     """Nothing ever happens on a recording."""
 
-    def poll(self, timeout: float) -> KernelEvent | None:
+    def __init__(self) -> None:
+        self._bell = Semaphore(0)
+
+    def poll(self, timeout: float | None) -> KernelEvent | None:
         """See :class:`vgpumgr.kernel.port.Watch`."""
-        sleep(timeout)
+        self._bell.acquire(timeout=timeout)
         return None
+
+    def wake(self) -> None:
+        """See :class:`vgpumgr.kernel.port.Watch`."""
+        self._bell.release()
 
 
 class _ReadOnly:

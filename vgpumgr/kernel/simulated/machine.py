@@ -33,14 +33,18 @@ class _Events:
     """One subscriber's queue."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[KernelEvent] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[KernelEvent | None] = queue.SimpleQueue()
 
-    def poll(self, timeout: float) -> KernelEvent | None:
+    def poll(self, timeout: float | None) -> KernelEvent | None:
         """See :class:`vgpumgr.kernel.port.Watch`."""
         try:
             return self.queue.get(timeout=timeout)
         except queue.Empty:
             return None
+
+    def wake(self) -> None:
+        """See :class:`vgpumgr.kernel.port.Watch`."""
+        self.queue.put(None)
 
 
 class Machine:
@@ -107,6 +111,7 @@ class SimulatedKernel:
         self.write_deadline = WRITE_DEADLINE
         self.faults = Faults()
         self._changed = threading.Condition(threading.RLock())
+        self._lost: dict[str, tuple[SimFunction, Dir]] = {}
 
     @property
     def label(self) -> str:
@@ -299,8 +304,17 @@ class SimulatedKernel:
         """The device is pulled out, falls off the bus, or goes with its driver: no write, no warning."""
         with self._changed:
             function = self.machine.functions[address]
+            folder = self.machine.tree.lookup(function.path)
+            assert isinstance(folder, Dir)
+            self._lost[address] = function, folder
             remove = pci.remove_function if is_address(address) else virtual.remove_parent
             remove(self.machine, function)
+            self._changed.notify_all()
+
+    def plug(self, address: str) -> None:
+        """A PCI function that was lost is plugged in again, where it was."""
+        with self._changed:
+            pci.add_function(self.machine, *self._lost.pop(address))
             self._changed.notify_all()
 
     def reload_driver(self, address: str) -> None:

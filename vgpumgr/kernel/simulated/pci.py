@@ -138,6 +138,20 @@ def remove_function(machine: Machine, function: SimFunction) -> None:
     machine.emit("remove", "pci", function.address, {})
 
 
+def add_function(machine: Machine, function: SimFunction, folder: Dir) -> None:
+    """A function that was removed is plugged in again: its directory as it was, but nobody's wish for a driver."""
+    for name in [name for name in folder.entries if name.startswith("virtfn")]:
+        del folder.entries[name]
+    function.override = None
+    machine.functions[function.address] = function
+    machine.tree.put(function.path, folder)
+    machine.tree.link(f"{PCI_DEVICES}/{function.address}", function.path)
+    if function.group is not None:
+        join_group(machine, function.group, function.address, function.path)
+    machine.emit("add", "pci", function.address, {})
+    attach(machine, function)
+
+
 def last_group(machine: Machine) -> int:
     """The highest number of an IOMMU group, of functions and of mediated devices; ``-1`` for none."""
     used = [item.group for item in machine.functions.values() if item.group is not None]
