@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vgpumgr.allocations.machines import Machines
     from vgpumgr.allocations.manager import Manager
     from vgpumgr.allocations.slices import Slices
+    from vgpumgr.allocations.watcher import Watcher
     from vgpumgr.hypervisor.port import Hypervisor
     from vgpumgr.model.allocation import Allocation, AllocationRequest, Placement
     from vgpumgr.model.domain import DomainInfo, GuestShape
@@ -54,6 +55,7 @@ class Service(Reading):
         self._desk = desk
         self._hypervisor = hypervisor
         self._template_dir = template_dir
+        self._watcher: Watcher | None = None
         self._waiting_for: list[str] = ["the service to start"] if desk is not None else []
 
     # -- what Reading asks ------------------------------------------------------------------------------
@@ -301,6 +303,13 @@ class Service(Reading):
         """Answers to requests that carried an idempotency key."""
         return self._at_desk.store.idempotency
 
+    def watch(self) -> Watcher:
+        """Look at the host, and be ready to write down from now on what comes and goes (:meth:`Watcher.start`)."""
+        from vgpumgr.allocations.watcher import Watcher
+
+        self._watcher = Watcher(self.kernel, self._at_desk.store.events, self._manager.live)
+        return self._watcher
+
     def start(self) -> None:
         """Reconcile: finish or take back what a crash cut short, restore bindings; readiness comes after."""
         desk = self._at_desk
@@ -332,6 +341,8 @@ class Service(Reading):
 
     def close(self) -> None:
         """Let running work end, close the store and libvirt."""
+        if self._watcher is not None:
+            self._watcher.stop()
         if self._desk is not None:
             self._desk.close()
         if self._hypervisor is not None:

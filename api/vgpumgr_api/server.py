@@ -63,11 +63,13 @@ def _run(config: Config, listeners: list[int], notifier: Notifier) -> None:
 
 def _start(service: Service, notifier: Notifier, answers: Callable[[], bool]) -> None:
     try:
+        watcher = service.watch()  # before anything is put in order: what that changes is news too
         service.start()
     except VgpumgrError as error:
         log.error("the host could not be reconciled: %s", error)
         notifier.send(f"STATUS=not ready: {error.message}")
         return
+    watcher.start()
     log.info("ready")
     notifier.send("READY=1\nSTATUS=serving")
     notifier.watch(answers)

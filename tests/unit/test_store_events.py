@@ -159,6 +159,28 @@ def test_following_reads_on_past_what_is_not_wanted(store: Store, monkeypatch: p
     assert store.events.follow(EVERYTHING, after=8).events == []
 
 
+def test_what_was_told_missing_is_the_last_word_on_each_device(store: Store) -> None:
+    def say(kind: EventType, key: str, device: str) -> Happening:
+        return Happening(kind, key, "", {"device": device}, "default", key)
+
+    missing, back = EventType.DEVICE_MISSING, EventType.DEVICE_BACK
+    store.events.append([say(missing, "a1", "x"), say(missing, "a1", "y"), say(back, "a1", "x")])
+    store.events.append([say(missing, "a2", "x"), say(back, "a2", "x")])
+    store.events.append([])
+    assert store.events.told_missing() == {"a1": {"y"}, "a2": frozenset()}
+
+
+def test_what_was_seen_of_an_allocation_that_changed_meanwhile_is_no_news(store: Store) -> None:
+    claim(store, "a1")
+    seen = Happening(EventType.DEVICE_MISSING, "a1", "gone", {"device": GPU}, "default", "a1")
+    store.allocations.change("a1", State.RELEASING, sources(State.RELEASING))
+    assert not store.events.append_of_allocation("a1", 1, [seen])
+    assert not store.events.append_of_allocation("a2", 1, [seen])
+    assert told(store, type="allocation.device-missing") == []
+    assert store.events.append_of_allocation("a1", 2, [seen])
+    assert told(store, type="allocation.device-missing") == [(3, "allocation.device-missing", "a1")]
+
+
 def test_the_bell_is_rung_when_there_is_something_to_read(store: Store) -> None:
     bell = store.events.bell
     seen: list[int] = []

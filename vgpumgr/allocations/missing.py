@@ -16,8 +16,13 @@ def with_warnings(kernel: Kernel, allocation: Allocation) -> Allocation:
     """The allocation with a warning for each function, and each vGPU, that it counts on and that is not there."""
     if allocation.state not in LIVE:
         return allocation
-    found = tuple(reason for device in allocation.devices for reason in _missing(kernel, device))
+    found = missing_of(kernel, allocation)
     return replace(allocation, warnings=found) if found else allocation
+
+
+def missing_of(kernel: Kernel, allocation: Allocation) -> tuple[Reason, ...]:
+    """What an allocation counts on and is not there; each reason has one address."""
+    return tuple(reason for device in allocation.devices for reason in _missing(kernel, device))
 
 
 def _missing(kernel: Kernel, device: AllocatedDevice) -> Iterator[Reason]:

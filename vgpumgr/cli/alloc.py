@@ -42,7 +42,7 @@ def allocation_table(allocations: list[JsonObject], invocation: Invocation) -> s
             item["id"],
             item["vm"],
             item["tenant"],
-            item["state"],
+            item["state"] + (", device missing" if item["warnings"] else ""),
             "; ".join(device_text(device) for device in item["devices"]),
         )
         for item in allocations

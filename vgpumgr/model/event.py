@@ -16,8 +16,17 @@ LOST = "events.lost"
 
 
 class EventType(StrEnum):
-    """Every type. There is one for each state of an allocation, and for each way an operation can end."""
+    """Every type. There is one for each state of an allocation, and for each way an operation can end.
 
+    A vGPU here is a mediated device: of a virtual function that gets a type, the kernel says nothing.
+    """
+
+    GPU_ADDED = "gpu.added"
+    GPU_REMOVED = "gpu.removed"
+    VGPU_ADDED = "vgpu.added"
+    VGPU_REMOVED = "vgpu.removed"
+    DEVICE_MISSING = "allocation.device-missing"
+    DEVICE_BACK = "allocation.device-back"
     ALLOCATION_REQUESTED = "allocation.requested"
     ALLOCATION_RESERVED = "allocation.reserved"
     ALLOCATION_PREPARING = "allocation.preparing"
@@ -35,8 +44,8 @@ class EventType(StrEnum):
 class Happening:
     """An event before it is written: what happened, to what, and what a person should read.
 
-    ``subject`` is an allocation's id, or what an operation was on. ``tenant`` is the allocation's; ``None`` is the
-    host's own affair.
+    ``subject`` is a GPU's address, a vGPU's or an allocation's id, or what an operation was on. ``tenant`` is the
+    allocation's; ``None`` is the host's own affair.
     """
 
     type: EventType

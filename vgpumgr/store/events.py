@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Select, delete, func, select, text
@@ -10,7 +11,7 @@ from sqlalchemy.orm import Session
 from vgpumgr.errors import UsageError
 from vgpumgr.model.event import EVERYTHING, MAX_ID, Event, EventType, Happening, Stretch, Wanted
 from vgpumgr.model.page import Page
-from vgpumgr.store.models import EventRow
+from vgpumgr.store.models import AllocationRow, EventRow
 from vgpumgr.store.session import MAX_PAGE, Sessions
 
 KEPT = 10_000
@@ -22,6 +23,7 @@ _NEXT_ID = text(
     "INSERT INTO event_counters (host_id, last) VALUES (:host_id, 1) "
     "ON CONFLICT (host_id) DO UPDATE SET last = event_counters.last + 1 RETURNING last"
 )
+_ABOUT_DEVICES = (EventType.DEVICE_MISSING, EventType.DEVICE_BACK)
 
 
 class Events:
@@ -57,6 +59,43 @@ class Events:
         if oldest is None:
             oldest, newest = 1, 0
         return Stretch(found, oldest, newest, found[-1].id if len(found) == limit else max(after, newest))
+
+    def append(self, happenings: Collection[Happening]) -> None:
+        """Write down what happened, all or nothing."""
+        if happenings:
+            with self._sessions.transaction() as session:
+                for happening in happenings:
+                    add_event(session, self._sessions, happening)
+
+    def append_of_allocation(self, allocation_id: str, generation: int, happenings: Collection[Happening]) -> bool:
+        """Write down what was seen of an allocation, unless it is of another ``generation`` by now.
+
+        Then what was seen may be the work of whoever changed it, and no news. Returns whether it was written.
+        """
+        with self._sessions.transaction() as session:
+            row = session.get(AllocationRow, allocation_id)
+            if row is None or row.generation != generation:
+                return False
+            for happening in happenings:
+                add_event(session, self._sessions, happening)
+        return True
+
+    def told_missing(self) -> Mapping[str, frozenset[str]]:
+        """Of which devices the last word is that they are missing, by the allocation that has them."""
+        query = (
+            select(EventRow)
+            .where(EventRow.host_id == self._sessions.host_id, EventRow.type.in_(_ABOUT_DEVICES))
+            .order_by(EventRow.id)
+        )
+        missing: dict[str, set[str]] = {}
+        with self._sessions.transaction() as session:
+            for row in session.scalars(query):
+                devices = missing.setdefault(row.subject, set())
+                if row.type == EventType.DEVICE_MISSING:
+                    devices.add(row.data["device"])
+                else:
+                    devices.discard(row.data["device"])
+        return {key: frozenset(devices) for key, devices in missing.items()}
 
     def _query(self, wanted: Wanted, after: int) -> Select[Any]:
         query = select(EventRow).where(EventRow.host_id == self._sessions.host_id, EventRow.id > after)
