@@ -33,7 +33,7 @@ class OperationRow(Base):
     id: Mapped[str] = mapped_column(ID, primary_key=True)
     host_id: Mapped[str] = mapped_column(String(64))
     kind: Mapped[str] = mapped_column(String(64))
-    subject: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str] = mapped_column(String(255))
     state: Mapped[str] = mapped_column(String(16), index=True)
     after_crash: Mapped[str] = mapped_column(String(16), default="back")
     allocation_id: Mapped[str | None] = mapped_column(ID)
@@ -198,7 +198,7 @@ class EventRow(Base):
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     time: Mapped[str] = mapped_column(TIME)
     type: Mapped[str] = mapped_column(String(32))
-    subject: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str] = mapped_column(String(255))
     message: Mapped[str]
     data: Mapped[dict[str, Any]]
     tenant_id: Mapped[str | None] = mapped_column(String(64))
