@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from flask.testing import FlaskClient
 
-from tests.databases import put_empty_database
-from tests.unit.vgpu_hosts import A40, T4, nvidia
-from vgpumgr.assembly import open_service
-from vgpumgr.config import Config
+from tests.unit.vgpu_hosts import A40, T4, nvidia, service_of, simulated
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.kernel.simulated.faults import Mishap
 from vgpumgr.service import Service
@@ -37,22 +33,15 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def service(kind: str, tmp_path: Path) -> Iterator[Service]:
     """Two cards of one kind, and a kernel whose patience is short."""
-    put_empty_database(tmp_path)
     card = HOSTS[kind][0]
-    described = {"modules": {"vfio_pci": ["vfio-pci"]}, "functions": [card, card | {"address": SECOND}]}
-    (tmp_path / "host.yaml").write_text(yaml.safe_dump(described))
-    simulate = str(tmp_path / "host.yaml")
-    config = Config(state_dir=tmp_path, runtime_dir=tmp_path, simulate=simulate, write_deadline_seconds=0.1)
-    opened = open_service(config, libvirt=False)
-    opened.start()
+    opened = service_of(tmp_path, card, card | {"address": SECOND}, write_deadline_seconds=0.1)
     yield opened
     opened.close()
 
 
 @pytest.fixture
 def kernel(service: Service) -> SimulatedKernel:
-    assert isinstance(service.kernel, SimulatedKernel)
-    return service.kernel
+    return simulated(service)
 
 
 @pytest.fixture

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+from tests.databases import put_empty_database
+from vgpumgr.assembly import open_service
+from vgpumgr.config import Config
 from vgpumgr.inventory import take_inventory
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.kernel.simulated.build import build
@@ -16,6 +22,7 @@ from vgpumgr.plans.executor import execute
 from vgpumgr.plans.journal import MemoryJournal
 from vgpumgr.plans.plan import Plan
 from vgpumgr.plans.step import StepContext
+from vgpumgr.service import Service
 from vgpumgr.vgpu.changes import VgpuPlan, made, plan_create, plan_delete
 from vgpumgr.vgpu.modes import Modes, plan_modes
 from vgpumgr.vgpu.nvml_port import NvmlPort
@@ -90,6 +97,23 @@ def flex(**sriov: Any) -> dict[str, Any]:
 
 def host(*functions: dict[str, Any]) -> SimulatedKernel:
     return build("test", {"modules": {"vfio_pci": ["vfio-pci"]}, "functions": list(functions)})
+
+
+def service_of(folder: Path, *functions: dict[str, Any], **settings: Any) -> Service:
+    """The whole service of a described host, started."""
+    put_empty_database(folder)
+    file = folder / "host.yaml"
+    file.write_text(yaml.safe_dump({"modules": {"vfio_pci": ["vfio-pci"]}, "functions": list(functions)}))
+    config = Config(state_dir=folder, runtime_dir=folder, simulate=str(file), **settings)
+    service = open_service(config, libvirt=False)
+    service.start()
+    return service
+
+
+def simulated(service: Service) -> SimulatedKernel:
+    """The kernel under a service."""
+    assert isinstance(service.kernel, SimulatedKernel)
+    return service.kernel
 
 
 def sliced(*functions: dict[str, Any]) -> SimulatedKernel:
