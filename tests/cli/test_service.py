@@ -267,6 +267,6 @@ def test_a_port_that_the_demo_cannot_have_is_one_line(program: Vgpumgr) -> None:
 
 def test_a_demo_that_cannot_start_says_why(program: Vgpumgr) -> None:
     ended = program("--simulate", "nope", "demo")
-    assert ended.status == 5
+    assert ended.status == 2
     assert "nope" in ended.err
     assert "Traceback" not in ended.err

@@ -27,8 +27,11 @@ def demo(invocation: Invocation, keep: bool, port: int | None) -> int:
     """
     from vgpumgr.cli.demo_journey import Journey
     from vgpumgr.cli.demo_service import free_port, running_service, stay
+    from vgpumgr.kernel.open import open_kernel
 
     host = invocation.simulate or HOST
+    # What is wrong with a description is said here, not in the log of a service that does not come up.
+    open_kernel(simulate=host)
     if keep:
         listen = f"127.0.0.1:{free_port(port)}"
         with running_service(host, listen) as service:
