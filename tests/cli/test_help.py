@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -92,6 +96,33 @@ def test_completion_of_another_shell_is_wrong_usage(vgpumgr: Vgpumgr) -> None:
     assert vgpumgr("completion", "tcsh").status == 2
 
 
-def test_the_shell_completes_nouns_and_verbs(program: Vgpumgr) -> None:
-    ended = program(_VGPUMGR_COMPLETE="bash_complete", COMP_WORDS="vgpumgr gpu re", COMP_CWORD="2")
-    assert {"plain,release", "plain,restore"} <= set(ended.out.split())
+COMPLETED = [
+    ("vgpumgr gpu re", ["release", "restore"]),
+    ("vgpumgr --simulate vdi-a4", ["vdi-a40"]),
+    ("vgpumgr --simulate vdi-a40 gpu show 0000:3", ["3b:00.0"]),
+    ("vgpumgr --simulate vdi-a40 gpu show 0000:3b:", ["00.0"]),
+    ("vgpumgr gpu show --simulate vdi-a40 3b", ["3b:00.0"]),
+    ("vgpumgr --simulate vdi-a40 vgpu create --profile NVIDIA\\ A40-48", [rf"NVIDIA\ A40-48{s}" for s in "QAC"]),
+    ("vgpumgr --simulate vdi-a40 alloc xml ID --template w", ["windows11-desktop"]),
+    ("vgpumgr --sysfs-root nowhere gpu show ", []),
+]
+
+
+@pytest.mark.parametrize(("line", "answers"), COMPLETED)
+def test_bash_completes_nouns_verbs_and_values(
+    line: str, answers: list[str], vgpumgr: Vgpumgr, tmp_path: Path
+) -> None:
+    """In bash itself, called as it calls the function when Tab is hit."""
+    program = tmp_path / "vgpumgr"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vgpumgr.cli "$@"\n', "utf-8")
+    program.chmod(0o755)
+    shell = f"""
+        {vgpumgr("completion", "bash").out}
+        COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'; COMP_LINE={shlex.quote(line)}; COMP_POINT=${{#COMP_LINE}}
+        _vgpumgr_completion {program}; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    paths = {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT / 'api'}"}
+    ended = subprocess.run(
+        ["bash", "-c", shell], capture_output=True, text=True, check=True, env={**os.environ, **paths}
+    )
+    assert ([answer for answer in ended.stdout.split("\n") if answer], ended.stderr) == (answers, "")

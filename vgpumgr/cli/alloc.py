@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, only, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.candidates import device_text
@@ -113,7 +114,7 @@ def list_allocations(invocation: Invocation, state: str | None, vm: str | None, 
 
 
 @alloc.verb("show", examples="vgpumgr alloc show ID\nvgpumgr alloc show ID -o json")
-@click.argument("allocation_id", metavar="ID")
+@click.argument("allocation_id", metavar="ID", shell_complete=complete.allocations)
 @pass_invocation
 def show(invocation: Invocation, allocation_id: str) -> None:
     """Show one allocation: its state, its devices, what went wrong."""
@@ -124,7 +125,7 @@ def show(invocation: Invocation, allocation_id: str) -> None:
 @alloc.verb(
     "xml", examples="vgpumgr alloc xml ID\nvgpumgr alloc xml ID --template windows11-desktop --memory 16384"
 )
-@click.argument("allocation_id", metavar="ID")
+@click.argument("allocation_id", metavar="ID", shell_complete=complete.allocations)
 @shape_options
 @pass_invocation
 def xml(invocation: Invocation, allocation_id: str, template: str, **wanted: object) -> None:
@@ -135,7 +136,7 @@ def xml(invocation: Invocation, allocation_id: str, template: str, **wanted: obj
 
 
 @alloc.verb("release", examples="vgpumgr alloc release ID\nvgpumgr alloc release ID --yes")
-@click.argument("allocation_id", metavar="ID")
+@click.argument("allocation_id", metavar="ID", shell_complete=complete.allocations)
 @PLAN
 @YES
 @pass_invocation

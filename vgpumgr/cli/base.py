@@ -9,14 +9,10 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from vgpumgr.cli.invocation import FORMATS, Invocation
+from vgpumgr.cli import complete
+from vgpumgr.cli.invocation import FORMATS, Invocation, invocation_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def invocation_of(context: click.Context) -> Invocation:
-    """The invocation that the whole command line shares."""
-    return context.ensure_object(Invocation)
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -43,13 +39,20 @@ def _global_options() -> tuple[click.Parameter, ...]:
         GlobalOption(
             ["--sysfs-root"],
             metavar="DIR|TAR",
+            type=click.Path(),
             help="Read a recorded host (DIR/sys, DIR/proc) instead of this one.",
         ),
-        GlobalOption(["--simulate"], metavar="NAME|FILE", help="Use a simulated host, such as vdi-a40."),
-        GlobalOption(["--socket"], metavar="PATH", help="The service's unix socket."),
+        GlobalOption(
+            ["--simulate"],
+            metavar="NAME|FILE",
+            shell_complete=complete.simulated_hosts,
+            help="Use a simulated host, such as vdi-a40.",
+        ),
+        GlobalOption(["--socket"], metavar="PATH", type=click.Path(), help="The service's unix socket."),
         GlobalOption(
             ["--config", "config_file"],
             metavar="FILE",
+            type=click.Path(),
             help="Settings file (default: /etc/vgpumgr/config.toml).",
         ),
         GlobalOption(["-o", "--output"], type=click.Choice(FORMATS), help="Output format (default: table)."),

@@ -1,4 +1,4 @@
-"""``vgpumgr completion``: scripts that make a shell complete nouns, verbs and options."""
+"""``vgpumgr completion``: scripts that make a shell complete command lines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ SHELLS = ("bash", "zsh", "fish")
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the completion script for SHELL."""
+    """Print the script that makes SHELL complete verbs, options, and the addresses, ids and names of the host."""
     from click.shell_completion import get_completion_class
 
+    from vgpumgr.cli.bash import add
     from vgpumgr.cli.root import cli
+
+    add()
 
     script = get_completion_class(shell)
     if script is None:

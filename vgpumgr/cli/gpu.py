@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import Backend, JsonObject, Needs, open_backend, reasons_of
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, show_plan
@@ -61,7 +62,7 @@ def list_gpus(invocation: Invocation) -> None:
 
 
 @gpu.verb("show", examples="vgpumgr gpu show 3b:00.0\nvgpumgr gpu show 0000:3b:00.0 -o yaml")
-@click.argument("address")
+@click.argument("address", shell_complete=complete.gpus)
 @pass_invocation
 def show(invocation: Invocation, address: str) -> None:
     """Show everything known about one GPU. A companion's or VF's ADDRESS names its GPU."""
@@ -86,7 +87,7 @@ FORCE = click.option(
         vgpumgr gpu bind 04:00.0 --also 04:00.1
     """,
 )
-@click.argument("address")
+@click.argument("address", shell_complete=complete.gpus)
 @click.option(
     "--driver", default="auto", show_default=True, help="VFIO driver; auto picks the best the kernel has."
 )
@@ -117,7 +118,7 @@ def bind(
 
 
 @gpu.verb("release", examples="vgpumgr gpu release 3b:00.0 --plan\nvgpumgr gpu release 3b:00.0")
-@click.argument("address")
+@click.argument("address", shell_complete=complete.gpus)
 @FORCE
 @PLAN
 @YES

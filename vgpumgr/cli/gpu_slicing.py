@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, show_plan
@@ -30,7 +31,7 @@ def add_slicing_verbs(gpu: NounGroup) -> None:
             vgpumgr gpu slice 4b:00.0 --vfs 0
         """,
     )
-    @click.argument("address")
+    @click.argument("address", shell_complete=complete.gpus)
     @click.option(
         "--vfs", type=click.IntRange(min=0), help="How many virtual functions; all by default, 0 for none."
     )
@@ -58,7 +59,7 @@ def add_slicing_verbs(gpu: NounGroup) -> None:
             vgpumgr gpu mode 3b:00.0 --scheduler fixed-share --at-load --plan
         """,
     )
-    @click.argument("address")
+    @click.argument("address", shell_complete=complete.gpus)
     @click.option("--mig", type=SWITCH, help="Multi-Instance GPU mode.")
     @click.option(
         "--layout", metavar="SHAPES", help="The GPU instances to hold in MIG mode, with commas; '' for none."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.invocation import Invocation
@@ -63,7 +64,7 @@ def list_groups(invocation: Invocation, blocked: bool) -> None:
 
 
 @group.verb("show", examples="vgpumgr group show 12")
-@click.argument("group_id", type=int, metavar="ID")
+@click.argument("group_id", type=int, metavar="ID", shell_complete=complete.groups)
 @pass_invocation
 def show(invocation: Invocation, group_id: int) -> None:
     """Show one IOMMU group, and why it is not viable."""

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import click
+
     from vgpumgr.config import Config
 
 FORMATS = ("table", "json", "yaml")
@@ -51,3 +53,8 @@ class Invocation:
         if self.sysfs_root is None and self.simulate is None:
             return {}
         return {"sysfs_root": self.sysfs_root or "", "simulate": self.simulate or ""}
+
+
+def invocation_of(context: click.Context) -> Invocation:
+    """The invocation that the whole command line shares."""
+    return context.ensure_object(Invocation)

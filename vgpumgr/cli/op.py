@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, only, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.invocation import Invocation
@@ -60,7 +61,7 @@ def list_operations(invocation: Invocation, state: str | None, subject: str | No
 
 
 @op.verb("show", examples="vgpumgr op show ID\nvgpumgr op show ID -o json")
-@click.argument("operation_id", metavar="ID")
+@click.argument("operation_id", metavar="ID", shell_complete=complete.operations)
 @pass_invocation
 def show(invocation: Invocation, operation_id: str) -> None:
     """Show one operation: its steps, how far it is, what failed, what was undone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.invocation import Invocation
@@ -48,7 +49,7 @@ def _note(item: JsonObject) -> str:
 
 
 @profile.verb("list", examples="vgpumgr profile list\nvgpumgr profile list --gpu 3b:00.0 -o json")
-@click.option("--gpu", metavar="ADDRESS", help="Only what this GPU offers.")
+@click.option("--gpu", metavar="ADDRESS", shell_complete=complete.gpus, help="Only what this GPU offers.")
 @pass_invocation
 def list_profiles(invocation: Invocation, gpu: str | None) -> None:
     """List the profiles, and how many more vGPUs of each fit now."""

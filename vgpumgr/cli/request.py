@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,9 +20,14 @@ def request_options(*, vm_required: bool) -> Callable[[F], F]:
         vm = click.option("--vm", default="unnamed", help="Name of the VM.")
     options = (
         vm,
-        click.option("--profile", metavar="NAME|ID", help="vGPU profile; without it, whole GPUs."),
+        click.option(
+            "--profile",
+            metavar="NAME|ID",
+            shell_complete=complete.profiles,
+            help="vGPU profile; without it, whole GPUs.",
+        ),
         click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many."),
-        click.option("--gpu", metavar="ADDRESS", help="On this GPU only."),
+        click.option("--gpu", metavar="ADDRESS", shell_complete=complete.gpus, help="On this GPU only."),
         click.option("--model", metavar="TEXT", help="A part of the GPU's name, such as A40."),
         click.option("--vendor-id", metavar="HEX", help="PCI vendor, such as 10de."),
         click.option("--device-id", metavar="HEX", help="PCI device, such as 2235."),

@@ -26,6 +26,10 @@ _NO_ARGUMENTS: tuple[type[click.ClickException], ...] = tuple(
 def run(arguments: Sequence[str]) -> int:
     """Run ``vgpumgr ARGUMENTS`` and return its exit status. Expected errors never show a traceback."""
     invocation = Invocation()
+    if "_VGPUMGR_COMPLETE" in os.environ:
+        from vgpumgr.cli.bash import add
+
+        add()
     try:
         status = cli.main(args=list(arguments), prog_name="vgpumgr", standalone_mode=False, obj=invocation)
         sys.stdout.flush()

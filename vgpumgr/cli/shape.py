@@ -7,12 +7,19 @@ from typing import Any, TypeVar
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPTIONS = (
-    click.option("--template", default="linux-compute", show_default=True, help="Domain template."),
+    click.option(
+        "--template",
+        default="linux-compute",
+        shell_complete=complete.templates,
+        show_default=True,
+        help="Domain template.",
+    ),
     click.option("--memory", "memory_mib", type=click.IntRange(min=64), metavar="MIB", help="Memory of the guest."),
     click.option("--vcpus", type=click.IntRange(min=1), help="Virtual processors."),
     click.option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.changes import PLAN, YES, carry_out, confirm, follow, plan_text, show_plan
@@ -80,7 +81,7 @@ def vgpu_details(item: JsonObject, invocation: Invocation) -> str:
 
 
 @vgpu.verb("list", examples="vgpumgr vgpu list\nvgpumgr vgpu list --gpu 3b:00.0 -o json")
-@click.option("--gpu", metavar="ADDRESS", help="Only those of this GPU.")
+@click.option("--gpu", metavar="ADDRESS", shell_complete=complete.gpus, help="Only those of this GPU.")
 @pass_invocation
 def list_vgpus(invocation: Invocation, gpu: str | None) -> None:
     """List the vGPUs of this host: ours, and those that others made."""
@@ -89,7 +90,7 @@ def list_vgpus(invocation: Invocation, gpu: str | None) -> None:
 
 
 @vgpu.verb("show", examples="vgpumgr vgpu show 0000:3b:00.4\nvgpumgr vgpu show UUID -o yaml")
-@click.argument("vgpu_id", metavar="ID")
+@click.argument("vgpu_id", metavar="ID", shell_complete=complete.vgpus)
 @pass_invocation
 def show(invocation: Invocation, vgpu_id: str) -> None:
     """Show one vGPU, by its UUID or its virtual function's address."""
@@ -105,9 +106,16 @@ def show(invocation: Invocation, vgpu_id: str) -> None:
         vgpumgr vgpu create --profile A40-8Q --params frame_rate_limiter=0
     """,
 )
-@click.option("--profile", required=True, help="The profile's name or id, exactly.")
+@click.option(
+    "--profile", required=True, shell_complete=complete.profiles, help="The profile's name or id, exactly."
+)
 @click.option("--count", type=click.IntRange(min=1), default=1, show_default=True, help="How many.")
-@click.option("--gpu", metavar="ADDRESS", help="On this GPU; by default the fullest that takes them all.")
+@click.option(
+    "--gpu",
+    metavar="ADDRESS",
+    shell_complete=complete.gpus,
+    help="On this GPU; by default the fullest that takes them all.",
+)
 @click.option("--params", metavar="TEXT", default="", help="Plugin parameters, such as frame_rate_limiter=0.")
 @PLAN
 @pass_invocation
@@ -129,7 +137,7 @@ def create(invocation: Invocation, profile: str, count: int, gpu: str | None, pa
         vgpumgr vgpu set ID --params ""
     """,
 )
-@click.argument("vgpu_id", metavar="ID")
+@click.argument("vgpu_id", metavar="ID", shell_complete=complete.vgpus)
 @click.option("--frame-rate-limiter", type=click.Choice(("on", "off")), help="Works with best effort only.")
 @click.option(
     "--params", metavar="TEXT", help="All plugin parameters, in the place of those there are; '' for none."
@@ -152,7 +160,7 @@ def set_params(
 
 
 @vgpu.verb("delete", examples="vgpumgr vgpu delete ID --plan\nvgpumgr vgpu delete ID --yes")
-@click.argument("vgpu_id", metavar="ID")
+@click.argument("vgpu_id", metavar="ID", shell_complete=complete.vgpus)
 @PLAN
 @YES
 @pass_invocation

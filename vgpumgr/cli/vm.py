@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.changes import PLAN, YES, confirm, show_plan, succeeded
@@ -50,7 +51,7 @@ def list_vms(invocation: Invocation) -> None:
 
 
 @vm.verb("show", examples="vgpumgr vm show desk-17")
-@click.argument("name")
+@click.argument("name", shell_complete=complete.vms)
 @pass_invocation
 def show(invocation: Invocation, name: str) -> None:
     """Show one VM."""
@@ -65,7 +66,7 @@ def show(invocation: Invocation, name: str) -> None:
         vgpumgr vm define ALLOCATION --memory 16384 --vcpus 8 --disk /srv/desk-17.qcow2
     """,
 )
-@click.argument("allocation_id", metavar="ALLOCATION")
+@click.argument("allocation_id", metavar="ALLOCATION", shell_complete=complete.allocations)
 @shape_options
 @PLAN
 @pass_invocation
@@ -81,7 +82,7 @@ def define(invocation: Invocation, allocation_id: str, template: str, plan: bool
 
 
 @vm.verb("start", examples="vgpumgr vm start desk-17")
-@click.argument("name")
+@click.argument("name", shell_complete=complete.vms)
 @PLAN
 @pass_invocation
 def start(invocation: Invocation, name: str, plan: bool) -> int:
@@ -95,7 +96,7 @@ def start(invocation: Invocation, name: str, plan: bool) -> int:
 
 
 @vm.verb("stop", examples="vgpumgr vm stop desk-17\nvgpumgr vm stop desk-17 --force --yes")
-@click.argument("name")
+@click.argument("name", shell_complete=complete.vms)
 @click.option("--force", is_flag=True, help="Pull the plug instead of asking the guest to shut down.")
 @PLAN
 @YES
@@ -113,7 +114,7 @@ def stop(invocation: Invocation, name: str, force: bool, plan: bool, yes: bool) 
 
 
 @vm.verb("undefine", examples="vgpumgr vm undefine desk-17")
-@click.argument("name")
+@click.argument("name", shell_complete=complete.vms)
 @PLAN
 @YES
 @pass_invocation
