@@ -184,7 +184,7 @@ def _bind_refusal(
     )
 
 
-_USELESS = frozenset({"failed", "iommu-inactive", "no-iommu-group", "group-shared"})
+_USELESS = frozenset({"failed", "iommu-inactive", "no-iommu-group", "group-shared", "framebuffer-held"})
 """Reasons that keep a GPU from every VM, on a VFIO driver too; all others are about taking it from somebody."""
 
 

@@ -153,6 +153,7 @@ def test_without_a_driver_no_vfs_can_be_enabled(tree: HostTree) -> None:
     [
         (f"[    4.0] i915 {PF}: driver does not support SR-IOV configuration via sysfs", False),
         (f"Dec  1 host kernel: i915 {PF}: driver does not support SR-IOV configuration via sysfs", False),
+        (f"3,870,4000001,-;i915 {PF}: driver does not support SR-IOV configuration via sysfs", False),
         (f"[    4.0] xe {PF}: driver does not support SR-IOV configuration via sysfs", None),
         (f"Dec  1 host kernel: pci {PF}: no driver bound to device; cannot configure SR-IOV", None),
         ("[    4.0] i915 0000:00:02.0: driver does not support SR-IOV configuration via sysfs", None),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosttree import DEAD_CONFIG, PLAIN_CONFIG, VF_CONFIG, HostTree
+from vgpumgr.binding import plan_bind
 from vgpumgr.inventory import take_inventory, with_occupancy
 from vgpumgr.inventory.names import NoNames
 from vgpumgr.model.host import Gpu, Holder, HostInventory
@@ -179,6 +180,15 @@ def test_where_no_map_of_memory_tells_the_log_does(tree: HostTree, driver: str, 
     tree.function(GPU, "030000", "1002:1586", driver, 22, resource=BAR)
     tree.file("/dev/kmsg", f"[    1.0] Linux version 6.1.0\n{line}\n")
     assert [holder.detail for holder in gpu(tree).holders if holder.kind == "framebuffer"] == held
+
+
+def test_bound_already_and_of_no_use_to_a_guest_is_said(tree: HostTree) -> None:
+    tree.function(GPU, "030000", "1002:1586", "vfio-pci", 22, resource=BAR)
+    tree.file("/dev/kmsg", RESERVED)
+    kernel = tree.kernel()
+    for force, code in ((False, "framebuffer-held"), (True, None)):
+        plan = plan_bind(kernel, look(tree), gpu(tree), force=force)
+        assert (plan.refusal and plan.refusal.code) == code
 
 
 def test_a_map_of_memory_with_addresses_is_newer_than_the_log(tree: HostTree) -> None:

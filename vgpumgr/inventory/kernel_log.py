@@ -15,6 +15,8 @@ from vgpumgr.kernel.port import KERNEL_LOG, Kernel, read_text
 from vgpumgr.model.host import Gpu
 from vgpumgr.model.pci import PciFunction
 
+_RECORD = re.compile(r"^\d+,\d+,\d+,[^;]*;")
+"""How a record of ``/dev/kmsg`` begins: priority, number, microseconds, flags."""
 _NO_SRIOV = "driver does not support SR-IOV configuration via sysfs"
 _NO_BAR = re.compile(r"\bBAR (\d)\b.*: can't reserve\b")
 
@@ -27,8 +29,9 @@ class KernelLogText:
 
     @cached_property
     def lines(self) -> Sequence[str]:
-        """All lines, oldest first."""
-        return (read_text(self._kernel, KERNEL_LOG) or "").splitlines()
+        """What was said, oldest first."""
+        text = read_text(self._kernel, KERNEL_LOG) or ""
+        return [_RECORD.sub("", line) for line in text.splitlines()]
 
 
 def telling(line: str) -> bool:
@@ -62,6 +65,5 @@ def _speaks(line: str, function: PciFunction) -> bool:
 
 def _speakers(line: str) -> Iterable[tuple[str | None, str]]:
     """Drivers and addresses that stand side by side: ``[    4.0] i915 0000:00:02.0: driver does not ...``."""
-    # ``6,123,456,-;i915 0000:00:02.0: ...`` is how /dev/kmsg begins a line.
-    words = [word.rpartition(";")[2].rstrip(":") for word in line.split()]
+    words = [word.rstrip(":") for word in line.split()]
     return ((driver, name.lower()) for driver, name in pairwise(words) if address.is_address(name.lower()))

@@ -39,7 +39,6 @@ def add_standard(machine: Machine, *, hostname: str, release: str, cmdline: str 
         "/proc/sys/kernel/osrelease": release,
         "/proc/cmdline": cmdline,
         "/proc/swaps": "Filename\tType\tSize\tUsed\tPriority",
-        "/proc/iomem": "00000000-00000fff : Reserved",
         "/proc/self/mountinfo": "1 1 0:1 / / rw - rootfs rootfs rw",
         f"/lib/modules/{release}/modules.alias": _ALIASES.rstrip(),
     }
