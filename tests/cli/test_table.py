@@ -7,6 +7,7 @@ import os
 import click
 import pytest
 
+from vgpumgr.cli.alloc import allocation_table
 from vgpumgr.cli.invocation import Invocation
 from vgpumgr.cli.table import Column, facts, table
 
@@ -44,3 +45,10 @@ def test_a_terminal_gets_colours_and_no_line_wider_than_itself(monkeypatch: pyte
 
 def test_facts_leave_out_what_is_not_known() -> None:
     assert facts([("driver", "nvidia"), ("node", None), ("primary", False)]) == "driver:  nvidia\nprimary: no"
+
+
+def test_an_allocation_whose_device_is_gone_shows_it_in_the_list() -> None:
+    item = {"id": "a1", "vm": "vm1", "tenant": "red", "state": "ready", "devices": []}
+    gone = {**item, "warnings": [{"code": "gpu-missing", "message": "gone", "addresses": []}]}
+    rows = allocation_table([{**item, "warnings": []}, gone], Invocation()).splitlines()
+    assert ["device missing" in row for row in rows] == [False, False, True]
