@@ -72,7 +72,9 @@ class Problem(BaseModel):
     status: int
     detail: str
     code: str = Field(description="stable; what programs match on")
-    hint: str = Field(description="what to do about it")
+    hint: str = Field(
+        description="what to do about it, for people; an option such as --also is the field of that name here"
+    )
     errors: list[FieldError] = Field(default_factory=list)
     reasons: list[ProblemReason] = Field(default_factory=list)
     request_id: str = Field(description="names this request in the service's log")
