@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 
 from vgpumgr.address import canonical
 from vgpumgr.allocations.look import NO_PROMISES, Promises, look, owners_unknown
-from vgpumgr.errors import NotFoundError, UnavailableError
+from vgpumgr.errors import NotFoundError, Reason, UnavailableError
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu, HostInventory, IommuGroup
 
@@ -79,10 +79,15 @@ class Reading:
 
     def profiles(self, gpu: str | None = None) -> Sequence[ProfileOffer]:
         """Every profile on this host (or on one GPU) with how many more of it fit, in all and per GPU."""
-        from vgpumgr.vgpu.offers import offers
+        return self.offers(gpu)[0]
+
+    def offers(self, gpu: str | None = None) -> tuple[Sequence[ProfileOffer], Sequence[Reason]]:
+        """The same, and why GPUs that can be sliced list no profile now."""
+        from vgpumgr.vgpu.offers import offers, silent
 
         inventory = self.inventory()
-        return offers([find_gpu(inventory, gpu)] if gpu else inventory.gpus)
+        gpus = [find_gpu(inventory, gpu)] if gpu else inventory.gpus
+        return offers(gpus), silent(gpus)
 
     def candidates(self, request: AllocationRequest) -> Placement:
         """Ways to satisfy a request, best first, and why other GPUs do not. NotFoundError ``gpu-unknown``."""

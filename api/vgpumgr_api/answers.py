@@ -32,16 +32,16 @@ def one(item: ToJson, status: int = 200) -> Response:
     return response
 
 
-def many(items: Sequence[ToJson], next_cursor: str | None = None) -> Response:
-    """A page of a list, with a ``Link`` to the next one."""
-    response = jsonify({"items": [item.to_json() for item in items], "next_cursor": next_cursor})
+def many(items: Sequence[ToJson], next_cursor: str | None = None, **more: object) -> Response:
+    """A page of a list, with a ``Link`` to the next one, and what ``more`` is to be said of the list."""
+    response = jsonify({"items": [item.to_json() for item in items], "next_cursor": next_cursor, **more})
     if next_cursor is not None:
         arguments = urlencode({**request.args.to_dict(), "cursor": next_cursor})
         response.headers["Link"] = f'<{request.path}?{arguments}>; rel="next"'
     return response
 
 
-def page_of(items: Sequence[ToJson], limit: int, cursor: str | None) -> Response:
+def page_of(items: Sequence[ToJson], limit: int, cursor: str | None, **more: object) -> Response:
     """A page of a list that lies in memory. The cursor is the place to go on from."""
     start = 0
     if cursor is not None:
@@ -51,7 +51,7 @@ def page_of(items: Sequence[ToJson], limit: int, cursor: str | None) -> Response
             )
         start = int(cursor)
     following = str(start + limit) if start + limit < len(items) else None
-    return many(items[start : start + limit], following)
+    return many(items[start : start + limit], following, **more)
 
 
 def working(operation: Operation, wait: float) -> Response:

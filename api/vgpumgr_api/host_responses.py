@@ -230,10 +230,12 @@ class GroupPage(Answer):
 
 
 class OfferPage(Answer):
-    """A page of profiles."""
+    """A page of profiles. ``reasons``: why cards that can be sliced list none; ``hint``: what to do about that."""
 
     items: list[OfferModel]
     next_cursor: str | None
+    reasons: list[ReasonModel]
+    hint: str
 
 
 class StatusModel(Answer):

@@ -31,6 +31,14 @@ def test_one_call_tells_how_many_more_fit(client: FlaskClient) -> None:
     assert [(item["creatable"], len(item["gpus"])) for item in before] == [(12, 2)]
 
 
+def test_a_card_before_slicing_says_what_lists_its_profiles(client: FlaskClient) -> None:
+    answer = client.get(f"/v1/profiles?gpu={GPU}").get_json()
+    assert (answer["items"], [reason["code"] for reason in answer["reasons"]]) == ([], ["vfs-off"])
+    assert "/v1/gpus/{address}/slice" in answer["hint"]
+    assert "vgpumgr" not in answer["hint"]
+    assert client.get(f"/v1/profiles?gpu={CUT}").get_json()["hint"] == ""
+
+
 def test_vgpus_are_made_listed_and_deleted(client: FlaskClient) -> None:
     answer = client.post("/v1/vgpus?wait=30", json={"profile": "NVIDIA A40-8Q", "count": 2, "gpu": CUT})
     assert answer.get_json()["state"] == "succeeded", answer.get_json()

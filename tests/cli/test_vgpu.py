@@ -111,3 +111,15 @@ def test_a_parent_that_is_no_pci_device_works_by_its_name(vgpumgr: Vgpumgr) -> N
     assert "virtual device mtty" in vgpumgr(*SAMPLES, "gpu", "show", "mtty").out
     refused = vgpumgr(*SAMPLES, "gpu", "bind", "mtty", "--plan", "-o", "json")
     assert (refused.status, refused.json["refusal"]["code"]) == (3, "not-pci")
+
+
+def test_a_card_before_slicing_names_the_command_that_slices_it(vgpumgr: Vgpumgr) -> None:
+    ended = vgpumgr(*A40, "profile", "list", "--gpu", "3b:00.0")
+    assert (ended.status, ended.out.strip()) == (0, "no vGPU profiles now")
+    assert "'vgpumgr gpu slice 0000:3b:00.0' enables them" in ended.err
+    ended = vgpumgr(*A40, "profile", "list", "--gpu", "3b:00.0", "-o", "json")
+    assert ended.json == []
+    ended = vgpumgr(*A40, "profile", "list")
+    assert "NVIDIA A40-8Q" in ended.out
+    assert "'vgpumgr gpu slice 0000:3b:00.0' enables them" in ended.err
+    assert "gpu slice" not in vgpumgr(*A40, "profile", "list", "--gpu", "5e:00.0").err

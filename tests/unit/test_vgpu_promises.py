@@ -142,6 +142,18 @@ def test_of_many_at_once_only_one_gets_the_last_place(service: Service) -> None:
     assert accepted.count(True) == 1
 
 
+def test_a_card_that_is_going_to_be_cut_for_one_is_not_promised_to_another(tmp_path: Path) -> None:
+    service = open_on(host(flex()), tmp_path)
+    assert service.profiles(CARD)[0].creatable == 31
+    with service._at_desk._lock.held():
+        operation = service.slices.create("vf-8086-56c0", 2)
+        assert limit_of(service, service.profiles(CARD)[0].profile.name) == "reserved"
+        with pytest.raises(RefusedError):
+            service.slices.create("vf-8086-56c0")
+    assert ended(service, operation) == ["succeeded"]
+    service.close()
+
+
 def test_a_card_with_promised_vgpus_does_not_go_as_a_whole(tmp_path: Path) -> None:
     service = open_on(host(t4()), tmp_path)
     with service._at_desk._lock.held():

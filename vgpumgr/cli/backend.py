@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from vgpumgr.cli.slices import SliceBackend
 from vgpumgr.errors import PermissionDeniedError, UnavailableError, UsageError
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from vgpumgr.cli.invocation import Invocation
 
 JsonObject = dict[str, Any]
+
+
+class Offers(NamedTuple):
+    """Profiles with how many more of each fit; ``reasons``: why cards that can be sliced list none now."""
+
+    profiles: list[JsonObject]
+    reasons: list[JsonObject]
 
 
 class Needs(Enum):
@@ -61,7 +68,7 @@ class Backend(SliceBackend, Protocol):
         """What stands between each GPU and a VM."""
         ...
 
-    def profiles(self, gpu: str | None) -> list[JsonObject]:
+    def profiles(self, gpu: str | None) -> Offers:
         """Profiles with how many more of each fit."""
         ...
 

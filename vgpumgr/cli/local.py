@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from vgpumgr.cli.backend import Needs
+from vgpumgr.cli.backend import Needs, Offers
 from vgpumgr.cli.slices import LocalSlices
 from vgpumgr.errors import PermissionDeniedError, RefusedError, UsageError
 
@@ -108,9 +108,10 @@ class LocalBackend(LocalSlices):
         """What stands between each GPU and a VM."""
         return self._service.doctor().to_json()
 
-    def profiles(self, gpu: str | None) -> list[JsonObject]:
+    def profiles(self, gpu: str | None) -> Offers:
         """Profiles with how many more of each fit."""
-        return [offer.to_json() for offer in self._service.profiles(gpu)]
+        offers, reasons = self._service.offers(gpu)
+        return Offers([offer.to_json() for offer in offers], [reason.to_json() for reason in reasons])
 
     def candidates(self, request: JsonObject) -> JsonObject:
         """Candidates and refusals."""

@@ -8,7 +8,7 @@ from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.invocation import Invocation
-from vgpumgr.cli.output import emit
+from vgpumgr.cli.output import emit, note, reason_text
 from vgpumgr.cli.table import Column, table
 
 COLUMNS = (
@@ -39,7 +39,7 @@ def profile_table(profiles: list[JsonObject], invocation: Invocation) -> str:
         )
         for item in profiles
     ]
-    return table(COLUMNS, rows, invocation, empty="no vGPU profiles on this host")
+    return table(COLUMNS, rows, invocation, empty="no vGPU profiles now")
 
 
 def _note(item: JsonObject) -> str:
@@ -54,4 +54,19 @@ def _note(item: JsonObject) -> str:
 def list_profiles(invocation: Invocation, gpu: str | None) -> None:
     """List the profiles, and how many more vGPUs of each fit now."""
     with open_backend(invocation, Needs.READING) as backend:
-        emit(invocation, backend.profiles(gpu), profile_table)
+        offers = backend.profiles(gpu)
+    emit(invocation, offers.profiles, profile_table)
+    for reason in offers.reasons:
+        note(f"{reason_text(reason)}{_way_on(reason)}")
+
+
+_COMMANDS = {
+    "vfs-off": "'vgpumgr gpu slice {}' enables them",
+    "host-driver-absent": "'vgpumgr gpu release {}' gives it back to that",
+}
+"""What to do about a card that lists no profile."""
+
+
+def _way_on(reason: JsonObject) -> str:
+    command = _COMMANDS.get(reason["code"])
+    return f" – {command.format(reason['addresses'][0])}" if command and reason["addresses"] else ""

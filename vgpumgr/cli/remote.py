@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import IO, Any
 from urllib.parse import quote
 
+from vgpumgr.cli.backend import Offers
 from vgpumgr.cli.client import Client
 from vgpumgr.cli.follow import follow
 from vgpumgr.cli.slices import RemoteSlices
@@ -56,9 +57,13 @@ class RemoteBackend(RemoteSlices):
         """What stands between each GPU and a VM."""
         return self._get("/v1/host/doctor")
 
-    def profiles(self, gpu: str | None) -> list[JsonObject]:
+    def profiles(self, gpu: str | None) -> Offers:
         """Profiles with how many more of each fit."""
-        return list(self._client.pages("/v1/profiles", {"gpu": gpu}))
+        first = self._client.get("/v1/profiles", {"gpu": gpu})
+        items = [*first["items"]]
+        if first["next_cursor"]:
+            items += self._client.pages("/v1/profiles", {"gpu": gpu, "cursor": first["next_cursor"]})
+        return Offers(items, first.get("reasons", []))
 
     def candidates(self, request: JsonObject) -> JsonObject:
         """Candidates and refusals."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from vgpumgr.errors import Reason
 from vgpumgr.model.host import Gpu
 from vgpumgr.model.vgpu import Profile, ProfileOffer
 
@@ -19,6 +20,11 @@ def offers(gpus: Iterable[Gpu]) -> list[ProfileOffer]:
         for profile in gpu.vgpu.profiles:
             found.setdefault((profile.id, profile.name), []).append((gpu.address, profile))
     return [_offer(rows) for rows in found.values()]
+
+
+def silent(gpus: Iterable[Gpu]) -> list[Reason]:
+    """Why GPUs that can be sliced list no profile now."""
+    return [reason for gpu in gpus if gpu.vgpu.capable and not gpu.vgpu.profiles for reason in gpu.vgpu.reasons]
 
 
 def _offer(rows: list[tuple[str, Profile]]) -> ProfileOffer:

@@ -122,6 +122,9 @@ def _plain_capacity(card: Card, offer: Offer, reserved: int) -> Capacity:
     sriov = card.gpu.sriov
     name, total = card.address, sriov.total_vfs if sriov is not None else 0
     left = max(offer.available - reserved, 0)
+    if sriov is not None and not sriov.num_vfs and offer.available and reserved:
+        message = f"{name} is going to be cut into the {reserved} VFs that are promised; the number then stays"
+        return Capacity(0, Reason("reserved", message, (name,)))
     if sriov is not None and sriov.num_vfs:
         message = (
             f"{sriov.num_vfs} of {total} VFs of {name} exist, {left} are free; the number changes only through 0"
