@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from tests.lab import boards
 from tests.lab.host import DEVICES, Host
 from tests.lab.qmp import QmpError
+
+EVENT_SECONDS = 30.0
+"""How long a message of udev's, and a look at the host, may take under an emulated host."""
 
 
 @pytest.fixture
@@ -21,6 +25,25 @@ def spare(host: Host) -> Iterator[str]:
         host.machine.pull()
     except QmpError:
         host.machine.wait(f"test ! -e {DEVICES}/{boards.SPARE_ADDRESS}", what="the pulled GPU is gone")
+
+
+@pytest.fixture
+def before(host: Host) -> int:
+    """The id of the newest event before anything is plugged in."""
+    newest = host.get("/v1/events?limit=1")
+    return newest[0]["id"] if newest else 0
+
+
+def wait_told(host: Host, after: int, *wanted: tuple[str, str]) -> int:
+    """Wait until events of these types and subjects are told; the id of the newest."""
+    end = time.monotonic() + EVENT_SECONDS
+    while True:
+        events = host.get(f"/v1/events?after={after}&limit=500")
+        told = {(event["type"], event["subject"]) for event in events}
+        if told.issuperset(wanted):
+            return int(events[0]["id"])
+        assert time.monotonic() < end, f"{set(wanted) - told} was not told, but {told}"
+        time.sleep(0.5)
 
 
 def addresses(host: Host) -> list[str]:
@@ -49,3 +72,28 @@ def test_an_allocated_gpu_that_is_pulled_is_released_without_it(host: Host, spar
     shown = host.get(f"/v1/allocations/{allocation['id']}")
     assert shown["state"] in ("released", "failed")
     assert host.rest("GET", "/readyz")[0] == 200
+
+
+def test_events_and_the_allocation_tell_of_a_gpu_that_goes_and_comes_back(
+    host: Host, before: int, spare: str
+) -> None:
+    plugged = wait_told(host, before, ("gpu.added", spare))
+    allocation = host.allocate("loser", "--gpu", spare)
+    host.machine.pull()
+    pulled = wait_told(host, plugged, ("gpu.removed", spare), ("allocation.device-missing", allocation["id"]))
+    shown = host.get(f"/v1/allocations/{allocation['id']}")
+    assert (shown["state"], [warning["code"] for warning in shown["warnings"]]) == ("ready", ["gpu-missing"])
+    host.machine.plug()
+    wait_told(host, pulled, ("gpu.added", spare), ("allocation.device-back", allocation["id"]))
+    assert host.get(f"/v1/allocations/{allocation['id']}")["warnings"] == []
+    host.vgpumgr("alloc", "release", allocation["id"], "--yes").done()
+    assert host.get(f"/v1/allocations/{allocation['id']}")["state"] == "released"
+
+
+def test_a_gpu_that_is_removed_by_surprise_is_told_as_well(host: Host, before: int, spare: str) -> None:
+    plugged = wait_told(host, before, ("gpu.added", spare))
+    host.machine.ok(f"echo 1 >{DEVICES}/{spare}/remove")
+    removed = wait_told(host, plugged, ("gpu.removed", spare))
+    assert spare not in addresses(host)
+    host.machine.ok("echo 1 >/sys/bus/pci/rescan")
+    wait_told(host, removed, ("gpu.added", spare))
