@@ -51,7 +51,7 @@ def _groups(backend: Backend) -> Found:
 
 
 def _profiles(backend: Backend) -> Found:
-    return {item["name"] or item["id"]: item["id"] for item in backend.profiles(None)}.items()
+    return {item["name"] or item["id"]: item["id"] for item in backend.profiles(None).profiles}.items()
 
 
 def _vgpus(backend: Backend) -> Found:

@@ -62,6 +62,8 @@ VGPU_REASONS = MappingProxyType(
         "profile-other-card": "another card has the profile, not the one that was named",
         "count-invalid": "fewer than one was asked for",
         "vgpu-foreign": "somebody else made the vGPU: it is shown, counted and never touched",
+        "vf-foreign": "somebody else gave the virtual function away: it is shown, counted and never touched",
+        "vf-not-given": "a virtual function that nobody was given: there is nothing to delete",
         "vgpu-allocated": "the vGPU belongs to an allocation and goes with it",
         "vgpu-in-use": "a guest has the vGPU",
         "holders-unknown": "it cannot be seen whether somebody has the vGPU open",

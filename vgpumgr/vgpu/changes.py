@@ -20,6 +20,7 @@ from vgpumgr.vgpu.files import read_mdevs
 from vgpumgr.vgpu.guards import not_to_be_cut
 from vgpumgr.vgpu.mdev_steps import CreateMdev
 from vgpumgr.vgpu.names import parse_name, same_profile
+from vgpumgr.vgpu.not_ours import not_ours
 from vgpumgr.vgpu.nvml_port import NvmlPort
 from vgpumgr.vgpu.observe import NVIDIA, missing, read_card
 from vgpumgr.vgpu.params import no_params
@@ -89,13 +90,15 @@ def plan_delete(
     is never touched.
     """
     card = _look(kernel, inventory, gpu)
-    known = {vgpu.id: vgpu for vgpu in card.instances} if card is not None else {}
+    having = {vgpu.id: vgpu.owner for vgpu in gpu.vgpu.instances}
+    live = card.instances if card is not None else ()
+    known = {vgpu.id: vgpu._replace(owner=vgpu.owner or having.get(vgpu.id)) for vgpu in live}
     steps: list[Step] = []
     for wanted in ids:
         vgpu = known.get(wanted)
         if vgpu is None or card is None:
             continue
-        refusal = _delete_refusal(vgpu, ours)
+        refusal = _in_use(vgpu) if vgpu.id in ours else not_ours(inventory, gpu, vgpu)
         if refusal is not None:
             return Plan("vgpu-delete", gpu.address, refusal=refusal)
         steps += backend_of(card.backend).delete(kernel, card, vgpu)
@@ -203,11 +206,8 @@ def _unknown_profile(inventory: HostInventory, card: Card, wanted: str) -> Refus
     return Refusal(reason.code, reason.message, (reason,), hint)
 
 
-def _delete_refusal(vgpu: Vgpu, ours: Collection[str]) -> Refusal | None:
-    if vgpu.id not in ours:
-        reason = Reason("vgpu-foreign", f"vGPU {vgpu.id} was not made by vgpumgr", (vgpu.id,))
-        return Refusal(reason.code, f"{reason.message}: it is not touched", (reason,))
-    if vgpu.owner is not None:
-        reason = Reason("vgpu-in-use", f"the VM {vgpu.owner} has vGPU {vgpu.id}", (vgpu.id,))
-        return Refusal(reason.code, reason.message, (reason,), "stop the VM, or release its allocation")
-    return None
+def _in_use(vgpu: Vgpu) -> Refusal | None:
+    if vgpu.owner is None:
+        return None
+    reason = Reason("vgpu-in-use", f"the VM {vgpu.owner} has vGPU {vgpu.id}", (vgpu.id,))
+    return Refusal(reason.code, reason.message, (reason,), "stop the VM, or release its allocation")

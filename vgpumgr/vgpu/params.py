@@ -13,7 +13,7 @@ from vgpumgr.address import is_address
 from vgpumgr.errors import Reason
 from vgpumgr.kernel.port import Kernel, read_text
 from vgpumgr.model.host import Gpu
-from vgpumgr.model.vgpu import VgpuView, limits_frames
+from vgpumgr.model.vgpu import Backend, VgpuView, limits_frames
 from vgpumgr.plans.plan import Plan, Refusal
 from vgpumgr.plans.step import Step
 from vgpumgr.vgpu import mdev, vendor_steps
@@ -77,6 +77,8 @@ def _in_the_way(kernel: Kernel, gpu: Gpu, view: VgpuView, limiter: bool | None) 
     name, vgpu = view.vgpu.id, view.vgpu
     if not view.live:
         return Reason("vgpu-missing", f"vGPU {name} is not on the host", (name,))
+    if gpu.vgpu.backend is Backend.SRIOV:
+        return no_params(gpu)
     if not view.ours:
         return Reason("vgpu-foreign", f"vGPU {name} was not made by vgpumgr: it is not touched", (name,))
     if not kernel.exists(path_of(name)):
