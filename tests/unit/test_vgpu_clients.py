@@ -100,6 +100,17 @@ class Clients(RuleBasedStateMachine):
                 assert len(parents) == len(set(parents))
 
     @invariant()
+    def what_was_accepted_had_its_room(self) -> None:
+        ended = self.service.operations(state="failed", limit=500).items
+        assert [item.error for item in ended if item.error and item.error["code"] == "no-capacity"] == []
+
+    @invariant()
+    def nothing_is_promised_when_nothing_runs(self) -> None:
+        promises = self.service._at_desk.promises()
+        ready = {claim.allocation_id for claim in self.service._at_desk.store.allocations.claims()}
+        assert (promises.pending_vgpus, ready) == ({}, set(self._allocations(AllocationState.READY)))
+
+    @invariant()
     def what_lives_is_what_is_remembered(self) -> None:
         views = self.service.slices.vgpus()
         assert [view for view in views if not view.live or not view.ours] == []

@@ -47,6 +47,18 @@ def a100() -> dict[str, Any]:
     return nvidia("mdev-vf", A100, 40 * GIB, mig={"slices": 7}) | {"id": "10de:20b0"}
 
 
+H100_SHARED = {
+    "prefix": "NVIDIA H100XM",
+    "C": {"first": 2001, "gib": [10, 80]},
+    "MIG": {"first": 2101, "of": ["1-5C", "1-10C", "2-10C", "2-20C"]},
+}
+
+
+def h100_shared() -> dict[str, Any]:
+    """The card under a driver that shares GPU instances by time."""
+    return nvidia("vendor-vfio", H100_SHARED, 81920, mig={"slices": 7, "time_sliced": True}) | {"id": "10de:2330"}
+
+
 def mi210(enabled: int) -> dict[str, Any]:
     """AMD's own driver makes the VF when it is loaded; until then there is none."""
     sriov: dict[str, Any] = {"total": 1, "offset": 1, "vf_class": "038000"}
@@ -100,6 +112,10 @@ ROWS = [
     pytest.param(h100(), mixed, "H100XM-16C", 4, "max-instances", id="H100-mixed"),
     pytest.param(h100(), in_mig("4g.40gb", "2g.20gb", "1g.10gb"), "H100XM-2-20C", 1, "mig-instances-taken",
                  id="H100-mig"),
+    pytest.param(h100_shared(), in_mig("1g.10gb", "2g.20gb", "1g.10gb"), "H100XM-1-5C", 4, "mig-instances-taken",
+                 id="H100-time-sliced-mig"),
+    pytest.param(h100_shared(), in_mig("1g.10gb", "2g.20gb"), "H100XM-2-10C", 2, "mig-instances-taken",
+                 id="H100-time-sliced-mig-two-slices"),
     pytest.param(blackwell(), in_mig("1g.24gb", "1g.24gb", "2g.48gb"), "RTX Pro 6000 Blackwell DC-1-12Q", 4,
                  "mig-instances-taken", id="time-sliced-mig"),
     pytest.param(gvt(), as_it_is, "i915-GVTg_V5_8", 4, "framebuffer", id="GVT-g"),
@@ -130,6 +146,80 @@ def test_the_answer_is_right_to_the_last_one(
     refusal = order(kernel, Order(profile), nvml=nvml).plan.refusal
     assert refusal is not None
     assert [reason.code for reason in refusal.reasons] == [why_not_more]
+
+
+DC = "RTX Pro 6000 Blackwell DC"
+STATES = [
+    pytest.param(nvidia("mdev", T4, 16 * GIB), as_it_is, ["T4-4Q"],
+                 {"T4-4C": 3, "T4-4Q": 3, "T4-8Q": 0, "T4-2Q": 0, "T4-16C": 0}, id="T4"),
+    pytest.param(nvidia("mdev", M60, 8 * GIB), as_it_is, ["M60-1Q"] * 3,
+                 {"M60-1Q": 5, "M60-2Q": 0, "M60-8Q": 0}, id="M60"),
+    pytest.param(nvidia("mdev-vf", A2, 16 * GIB), cut, ["A2-4Q", "A2-4C", "A2-4Q"],
+                 {"A2-4Q": 1, "A2-4C": 1, "A2-1Q": 0, "A2-8C": 0}, id="A2"),
+    pytest.param(nvidia("mdev-vf", A16, 16 * GIB), cut, ["A16-8Q"],
+                 {"A16-8Q": 1, "A16-16Q": 0, "A16-4Q": 0}, id="A16"),
+    pytest.param(nvidia("mdev-vf", A40), cut, ["A40-24Q"], {"A40-24C": 1, "A40-24Q": 1, "A40-48Q": 0, "A40-1B": 0},
+                 id="A40"),
+    pytest.param(nvidia("vendor-vfio", A40), cut, ["A40-2Q", "A40-2B"], {"A40-2Q": 22, "A40-2B": 22, "A40-4Q": 0},
+                 id="A40-vendor-vfio"),
+    pytest.param(a100(), cut, ["A100-10C"] * 2, {"A100-10C": 2, "A100-20C": 0, "A100-5C": 0, "A100-1-5C": 0},
+                 id="A100"),
+    pytest.param(a100(), in_mig("3g.20gb", "2g.10gb", "1g.5gb"), ["A100-3-20C"],
+                 {"A100-3-20C": 0, "A100-2-10C": 1, "A100-1-5C": 1, "A100-7-40C": 0, "A100-20C": 0}, id="A100-mig"),
+    pytest.param(nvidia("vendor-vfio", L40S), cut, ["L40S-16Q"], {"L40S-16Q": 2, "L40S-24Q": 0, "L40S-8Q": 0},
+                 id="L40S"),
+    pytest.param(nvidia("vendor-vfio", L40S, mixed=True), mixed, ["L40S-24Q"],
+                 {"L40S-24Q": 1, "L40S-16Q": 1, "L40S-12Q": 2, "L40S-8Q": 2, "L40S-6Q": 4, "L40S-48Q": 0},
+                 id="L40S-mixed"),
+    pytest.param(h100(), mixed, ["H100XM-40C", "H100XM-8C"],
+                 {"H100XM-40C": 0, "H100XM-20C": 1, "H100XM-16C": 1, "H100XM-10C": 3, "H100XM-8C": 3,
+                  "H100XM-5C": 6, "H100XM-80C": 0}, id="H100-mixed"),
+    pytest.param(h100(), in_mig("3g.40gb", "2g.20gb", "1g.10gb"), ["H100XM-1-10C"],
+                 {"H100XM-3-40C": 1, "H100XM-2-20C": 1, "H100XM-1-10C": 0, "H100XM-4-40C": 0, "H100XM-40C": 0},
+                 id="H100-mig"),
+    pytest.param(h100_shared(), in_mig("1g.10gb", "1g.10gb", "2g.20gb"), ["H100XM-1-5C"],
+                 {"H100XM-1-5C": 3, "H100XM-1-10C": 1, "H100XM-2-10C": 2, "H100XM-2-20C": 1},
+                 id="H100-time-sliced-mig"),
+    pytest.param(blackwell(), in_mig("1g.24gb", "1g.24gb"), [f"{DC}-1-12Q"], {f"{DC}-1-12Q": 3, f"{DC}-1-24Q": 1},
+                 id="time-sliced-mig"),
+    pytest.param(gvt(), as_it_is, ["i915-GVTg_V5_4"], {"i915-GVTg_V5_4": 1, "i915-GVTg_V5_8": 2}, id="GVT-g"),
+    pytest.param(flex(), eight_vfs, ["vf-8086-56c0"] * 3, {"vf-8086-56c0": 5}, id="Flex-170"),
+    pytest.param(mi210(1), as_it_is, ["vf-1002-740f"], {"vf-1002-740f": 0}, id="MI210"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("entry", "prepare", "there", "left"), STATES)
+def test_what_is_there_leaves_room_for_this(
+    entry: dict[str, Any], prepare: Prepare, there: list[str], left: dict[str, int]
+) -> None:
+    kernel = host(entry)
+    nvml = open_nvml(kernel)
+    prepare(kernel, nvml)
+    for profile in there:
+        run(kernel, order(kernel, Order(profile), nvml=nvml).plan)
+    assert {profile: creatable(kernel, nvml, profile) for profile in left} == left
+
+
+@pytest.mark.parametrize(("entry", "prepare", "there", "left"), STATES)
+def test_what_is_said_to_fit_can_be_made_and_one_more_cannot(
+    entry: dict[str, Any],
+    prepare: Prepare,
+    there: list[str],
+    left: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for profile, most in left.items():
+        kernel = host(entry)
+        nvml = open_nvml(kernel)
+        prepare(kernel, nvml)
+        for other in there:
+            run(kernel, order(kernel, Order(other), nvml=nvml).plan)
+        if most:
+            run(kernel, order(kernel, Order(profile, most), nvml=nvml).plan)
+        monkeypatch.setattr(kernel, "write", _no_write)
+        refusal = order(kernel, Order(profile), nvml=nvml).plan.refusal
+        assert refusal is not None, profile
+        assert refusal.reasons, profile
 
 
 def creatable(kernel: SimulatedKernel, nvml: NvmlPort, wanted: str) -> int:
