@@ -104,6 +104,8 @@ COMPLETED = [
     ("vgpumgr gpu show --simulate vdi-a40 3b", ["3b:00.0"]),
     ("vgpumgr --simulate vdi-a40 vgpu create --profile NVIDIA\\ A40-48", [rf"NVIDIA\ A40-48{s}" for s in "QAC"]),
     ("vgpumgr --simulate vdi-a40 alloc xml ID --template w", ["windows11-desktop"]),
+    ("vgpumgr event follow --type gpu.", ["gpu.added", "gpu.removed"]),
+    ("vgpumgr --simulate vdi-a40 event list --subject 3b", ["3b:00.0"]),
     ("vgpumgr --sysfs-root nowhere gpu show ", []),
 ]
 

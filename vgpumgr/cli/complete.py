@@ -66,6 +66,12 @@ def _operations(backend: Backend) -> Found:
     return ((item["id"], f"{item['kind']} {item['subject']}, {item['state']}") for item in backend.operations({}))
 
 
+def _subjects(backend: Backend) -> Found:
+    """What operations and events are about."""
+    yield from _gpus(backend)
+    yield from _allocations(backend)
+
+
 def _vms(backend: Backend) -> Found:
     return ((item["name"], item["state"]) for item in backend.vms())
 
@@ -76,6 +82,7 @@ profiles = _completer(Needs.READING, _profiles)
 vgpus = _completer(Needs.READING, _vgpus)
 allocations = _completer(Needs.SERVICE, _allocations)
 operations = _completer(Needs.SERVICE, _operations)
+subjects = _completer(Needs.SERVICE, _subjects)
 vms = _completer(Needs.SERVICE, _vms)
 
 

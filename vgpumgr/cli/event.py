@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import click
 
+from vgpumgr.cli import complete
 from vgpumgr.cli.backend import JsonObject, Needs, only, open_backend
 from vgpumgr.cli.base import NounGroup, pass_invocation
 from vgpumgr.cli.invocation import Invocation
@@ -19,7 +20,12 @@ KEYS = ("id", "time", "type", "subject", "message")
 TYPES = tuple(str(item) for item in EventType)
 
 _type = click.option("--type", "kind", type=click.Choice(TYPES), metavar="TYPE", help="Only events of this type.")
-_subject = click.option("--subject", metavar="ADDRESS|ID", help="Only events of this GPU, vGPU or allocation.")
+_subject = click.option(
+    "--subject",
+    metavar="ADDRESS|ID",
+    shell_complete=complete.subjects,
+    help="Only events of this GPU, vGPU or allocation.",
+)
 
 
 @click.command("event", cls=NounGroup, examples="vgpumgr event list\nvgpumgr event follow")

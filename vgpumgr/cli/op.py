@@ -52,7 +52,12 @@ def operation_details(item: JsonObject, invocation: Invocation) -> str:
 
 @op.verb("list", examples="vgpumgr op list\nvgpumgr op list --state failed\nvgpumgr op list --subject 0000:3b:00.0")
 @click.option("--state", type=click.Choice(STATES), help="Only operations in this state.")
-@click.option("--subject", metavar="ADDRESS|ID", help="Only operations on this GPU or allocation.")
+@click.option(
+    "--subject",
+    metavar="ADDRESS|ID",
+    shell_complete=complete.subjects,
+    help="Only operations on this GPU or allocation.",
+)
 @pass_invocation
 def list_operations(invocation: Invocation, state: str | None, subject: str | None) -> None:
     """List the operations, newest first."""
