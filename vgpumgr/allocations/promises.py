@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vgpumgr.allocations.look import Promises
 from vgpumgr.allocations.vgpu_steps import RememberVgpu
 from vgpumgr.model.records import Reservation
-from vgpumgr.store.allocations import Claim
 from vgpumgr.store.store import Store
+
+if TYPE_CHECKING:
+    from vgpumgr.store.allocations import Claim
 
 
 class _Named(NamedTuple):
