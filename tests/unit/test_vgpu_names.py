@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.shared import shared_dir
 from vgpumgr.vgpu.catalogue import card_framebuffer_mib, facts_for, name_of_type
 from vgpumgr.vgpu.descriptions import parse_creatable, parse_description
 from vgpumgr.vgpu.names import ProfileName, parse_name, same_profile
@@ -148,7 +149,6 @@ def test_ids_of_mig_backed_types_are_known(first: int, names: list[str]) -> None
         ("GRID M10-0B", 16),
         ("NVIDIA RTX Pro 6000 Blackwell DC-6Q", 16),
         ("NVIDIA RTX Pro 6000 Blackwell DC-3B", 32),
-        ("NVIDIA RTX Pro 6000 Blackwell DC-1-24Q", None),
     ],
 )
 def test_how_many_fit_where_a_series_differs(name: str, most: int) -> None:
@@ -159,3 +159,38 @@ def test_how_many_fit_where_a_series_differs(name: str, most: int) -> None:
 def test_half_a_gigabyte_shows_less(name: str) -> None:
     facts = facts_for(name)
     assert (facts.framebuffer_mib, facts.heads, facts.max_resolution) == (512, 2, "2560x1600")
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("NVIDIA A10G-8Q", 3),
+        ("NVIDIA A10G-24", 1),
+        ("NVIDIA A10M-4C", 5),
+        ("NVIDIA L40G-3B", 8),
+        ("NVIDIA RTX5000-Ada-1Q", 32),
+        ("NVIDIA RTX5880-Ada-1Q", 32),
+        ("NVIDIA RTX 6000D-84C", 1),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-1-24Q", 4),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-1-2B", 48),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-2-12A", 8),
+        ("NVIDIA RTX Pro 6000 Blackwell DC-4-96C", 1),
+        ("NVIDIA RTX 6000D-1-42Q", None),
+    ],
+)
+def test_boards_of_which_only_the_sizes_are_published(name: str, most: int | None) -> None:
+    facts = facts_for(name)
+    assert (facts.max_instances, facts.max_mixed) == (most, None)
+
+
+def test_every_named_profile_of_these_boards_has_its_most() -> None:
+    """NVIDIA's own list of names, where it is at hand."""
+    shared = shared_dir()
+    if shared is None:
+        pytest.skip("no list of names beside this checkout (set VGPUMGR_SHARED)")
+    boards = ("A10G", "A10M", "L40G", "RTX5000-Ada", "RTX5880-Ada", "RTX Pro 6000 Blackwell DC")
+    lines = (line.split(maxsplit=2) for line in (shared / "vgpu_guest_ids.txt").read_text().splitlines())
+    names = [fields[2] for fields in lines if len(fields) == 3]
+    mine = [name for name in names if (found := parse_name(name)) is not None and found.model in boards]
+    assert len(mine) > 200
+    assert [name for name in mine if facts_for(name).max_instances is None] == []

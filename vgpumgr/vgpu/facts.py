@@ -8,6 +8,11 @@ Sources:
 * [N] OpenStack Nova documentation, "Attaching virtual GPU devices to guests" (A40-2Q: 24 per card)
 * [H] creatable_vgpu_types and the mdev types of hosts in the field (L40S, A2, H200X, RTX Pro 6000)
 * [M] NVIDIA Multi-Instance GPU user guide, supported profiles
+* [D] names of profiles in NVIDIA's open kernel modules (595.45.04), which tell the sizes that a board is cut into
+* [B] NVIDIA AI Enterprise documentation, release 8, "Blackwell Architecture vGPU Types"
+
+Where only the sizes of a board are known, how many of one size fit is the rule of [C]: what the largest profile's
+framebuffer holds, and 32 at most. How many fit among other sizes follows no rule, so it is left out then.
 """
 
 from __future__ import annotations
@@ -185,10 +190,49 @@ FAMILIES = (
     Family(models=("GB200",), equal={"189": 1}, mig=_sevenths("24", "47", "95", "189")),
     Family(models=("GH200",), equal={"96": 1}, mig=_sevenths("12", "24", "48", "96")),
     Family(models=("GH200L",), equal={"144": 1}, mig=_sevenths("18", "36", "72", "144")),
-    # [H] for the sizes; how many fit is [C]'s rule: what the framebuffer holds, and 32 at most
+    # [D] for the sizes
+    Family(
+        models=("A10G", "L40G"),
+        equal={"24": 1, "12": 2, "8": 3, "6": 4, "4": 6, "3": 8, "2": 12, "1": 24},
+    ),
+    Family(
+        models=("A10M",),
+        equal={"20": 1, "10": 2, "5": 4, "4": 5, "3": 6, "2": 10, "1": 20},
+    ),
+    Family(
+        models=("RTX5000-Ada",),
+        equal={"32": 1, "16": 2, "8": 4, "4": 8, "3": 10, "2": 16, "1": 32},
+    ),
+    Family(
+        models=("RTX5880-Ada",),
+        equal={"48": 1, "24": 2, "16": 3, "12": 4, "8": 6, "6": 8, "4": 12, "3": 16, "2": 24, "1": 32},
+    ),
+    Family(
+        models=("RTX 6000D",),
+        equal={"84": 1},
+    ),
+    # [H] [D] for the sizes. A GPU instance is shared by as many as its framebuffer holds [B] [H], and there are
+    # four, two or one of them [M].
     Family(
         models=("RTX Pro 6000 Blackwell DC",),
         equal={"96": 1, "48": 2, "32": 3, "24": 4, "16": 6, "12": 8, "8": 12, "6": 16, "4": 24, "3": 32, "2": 32},
+        mig={
+            "1-24": 4,
+            "1-12": 8,
+            "1-8": 12,
+            "1-6": 16,
+            "1-4": 24,
+            "1-3": 32,
+            "1-2": 48,
+            "2-48": 2,
+            "2-24": 4,
+            "2-16": 6,
+            "2-12": 8,
+            "4-96": 1,
+            "4-48": 2,
+            "4-32": 3,
+            "4-24": 4,
+        },
     ),
 )
 
