@@ -29,6 +29,11 @@ class Reason(NamedTuple):
         return {"code": self.code, "message": self.message, "addresses": list(self.addresses)}
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """The subject of a message with its verb: ``1 vGPU lives``, ``3 vGPUs live``."""
+    return f"{count} {one if count == 1 else many}"
+
+
 class VgpumgrError(Exception):
     """Base of all errors that a user sees.
 

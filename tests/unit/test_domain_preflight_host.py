@@ -150,6 +150,18 @@ def test_mediated_devices_must_exist() -> None:
     assert codes(checked(mdev("00000000-0000-0000-0000-00000000000f"), mdev_host(), {})) == ["mdev-unknown"]
 
 
+@pytest.mark.parametrize("managed", ["yes", "no"])
+def test_a_vf_that_carries_a_mediated_device_is_not_passed_itself(managed: str) -> None:
+    parent = function("0000:3b:00.0", "nvidia", 40)
+    carrier = function("0000:3b:00.4", "nvidia", 41, physfn=parent.address)
+    vgpu = VgpuState(capable=True, instances=(Vgpu(MDEV, "nvidia-590", "NVIDIA A10-4Q", carrier.address),))
+    host = inventory(parent, carrier, gpus=(gpu(parent)._replace(vgpu=vgpu),))
+    both = domain(mdev() + hostdev(carrier.address, managed))
+    (problem,) = (item for item in checked(both, host, {}).problems if item.severity == "error")
+    assert (problem.code, problem.addresses) == ("vgpu-live", (carrier.address,))
+    assert MDEV in problem.message
+
+
 def test_an_owner_that_only_the_driver_knows_counts() -> None:
     result = checked(domain(mdev()), mdev_host("desk-9"), {})
     assert (codes(result), result.devices[0].owner) == (["device-in-use"], "desk-9")
@@ -223,7 +235,9 @@ def test_what_the_host_uses_is_not_taken_by_libvirt(kind: str) -> None:
 def test_virtual_functions_keep_the_card_from_going_whole() -> None:
     parent: PciFunction = function("0000:42:00.0", "vfio-pci", 70)
     vf = function("0000:42:00.2", "vfio-pci", 71, physfn=parent.address)
-    assert codes(checked(hostdev("42:00.0"), inventory(parent, vf), {})) == ["vfs-enabled"]
+    (problem,) = checked(hostdev("42:00.0"), inventory(parent, vf), {}).problems
+    assert (problem.code, problem.severity) == ("vfs-enabled", "error")
+    assert problem.message.startswith("1 virtual function of 0000:42:00.0 is enabled")
 
 
 def test_errors_come_before_warnings_and_nothing_is_said_twice() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from vgpumgr.domain.findings import Findings
 from vgpumgr.domain.host_index import HostIndex
 from vgpumgr.domain.parser import NamedDevice
+from vgpumgr.errors import counted
 from vgpumgr.model.domain import HostDevice
 from vgpumgr.model.host import Blocker, Gpu, HealthStatus
 from vgpumgr.model.pci import PciFunction
@@ -53,7 +54,10 @@ def _function(host: HostIndex, device: HostDevice, managed: set[str], findings: 
 def _driver(host: HostIndex, device: HostDevice, function: PciFunction, findings: Findings) -> None:
     """Unmanaged: on a VFIO driver already, or a VF with a type on its vendor's. Managed: libvirt sees to it."""
     name, driver = function.address, function.driver or "no driver"
-    if host.carries_vgpu(name):
+    if mdevs := host.mdevs_on_vf(function):
+        message = f"{name} carries {', '.join(mdevs)}, which would be lost: name the mediated device instead"
+        findings.error("vgpu-live", message, name)
+    elif host.carries_vgpu(name):
         if device.managed:
             message = f"{name} carries a vGPU: with managed='yes' libvirt would rebind it and the vGPU be lost"
             findings.error("managed-vgpu", f"{message}; write managed='no'", name)
@@ -107,8 +111,9 @@ def _vgpu_driver(host: HostIndex, blocker: Blocker) -> bool:
 def _virtual_functions(host: HostIndex, function: PciFunction, findings: Findings) -> None:
     vfs = host.vfs.get(function.address)
     if vfs:
-        message = f"{len(vfs)} virtual functions of {function.address} are enabled: it cannot go as a whole"
-        findings.error("vfs-enabled", message, function.address)
+        name = function.address
+        enabled = counted(len(vfs), f"virtual function of {name} is", f"virtual functions of {name} are")
+        findings.error("vfs-enabled", f"{enabled} enabled: it cannot go as a whole", name)
     parent = host.functions.get(function.physfn or "")
     if parent is not None and parent.vfio:
         message = (

@@ -65,6 +65,12 @@ class HostIndex:
         """True for a VF with a vGPU type, which must stay on its vendor's driver."""
         return address in self.vendor_vfs and address in self.vgpus
 
+    def mdevs_on_vf(self, function: PciFunction) -> tuple[str, ...]:
+        """The mediated devices that live on a VF."""
+        if function.physfn is None:
+            return ()
+        return tuple(key for key, vgpu in self.vgpus.items() if vgpu.parent == function.address and read_uuid(key))
+
     def on_vendor_driver(self, function: PciFunction) -> bool:
         """True for a VF of a card that makes vGPUs on its VFs, while it is on the same driver as its card."""
         if function.address not in self.vendor_vfs or function.physfn not in self.functions:

@@ -32,7 +32,7 @@ PROBLEMS = MappingProxyType(
         "vf-without-type": "a VF that carries no vGPU yet",
         "vfs-enabled": "virtual functions are enabled: the card cannot go as a whole",
         "vf-token": "a VF of a card on vfio-pci: QEMU needs its VF token",
-        "vgpu-live": "vGPUs live on the card",
+        "vgpu-live": "vGPUs live on the card, or a mediated device on the VF",
         "group-not-viable": "other members of the IOMMU group are on host drivers; they are named",
         "no-iommu-group": "the device is in no IOMMU group",
         "iommu-inactive": "no IOMMU is at work on this host",

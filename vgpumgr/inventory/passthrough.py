@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vgpumgr.errors import Reason
+from vgpumgr.errors import Reason, counted
 from vgpumgr.model.host import (
     Blocker,
     Companion,
@@ -80,7 +80,8 @@ def with_occupancy(
     old = gpu.passthrough
     reasons, state = list(old.reasons), old.state
     if live_vgpus:
-        message = f"{len(live_vgpus)} vGPUs live on the card: {', '.join(live_vgpus)}"
+        lives = counted(len(live_vgpus), "vGPU lives", "vGPUs live")
+        message = f"{lives} on the card: {', '.join(live_vgpus)}"
         reasons.append(Reason("vgpu-live", message, tuple(live_vgpus)))
     if promised_vgpus:
         message = f"vGPUs are promised on {gpu.address} that are not there yet: {promised_vgpus}"
@@ -169,8 +170,9 @@ def _virtual_functions(situation: Situation) -> list[Reason]:
     count = max(sriov.num_vfs, len(sriov.vfs)) if sriov is not None else 0
     if sriov is None or count == 0:
         return []
-    message = f"{count} virtual functions of {situation.function.address} are enabled: it cannot go as a whole"
-    return [Reason("vfs-enabled", message, sriov.vfs)]
+    name = situation.function.address
+    enabled = counted(count, f"virtual function of {name} is", f"virtual functions of {name} are")
+    return [Reason("vfs-enabled", f"{enabled} enabled: it cannot go as a whole", sriov.vfs)]
 
 
 def _use(situation: Situation) -> list[Reason]:

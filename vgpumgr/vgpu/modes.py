@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from vgpumgr.errors import Reason
+from vgpumgr.errors import Reason, counted
 from vgpumgr.kernel.port import Kernel
 from vgpumgr.model.host import Gpu
 from vgpumgr.plans.plan import Plan, Refusal, join
@@ -122,7 +122,7 @@ def _in_the_way(gpu: Gpu, card: NvmlCard, wanted: Modes) -> list[Reason]:
     reasons = []
     live = tuple(vgpu.id for vgpu in gpu.vgpu.instances)
     if live:
-        reasons.append(Reason("vgpu-live", f"{len(live)} vGPUs live on {name}", live))
+        reasons.append(Reason("vgpu-live", f"{counted(len(live), 'vGPU lives', 'vGPUs live')} on {name}", live))
     if wanted.mig is False and card.mig and gpu.sriov is not None and gpu.sriov.num_vfs:
         message = f"virtual functions of {name} are enabled: the driver keeps MIG mode while they are"
         reasons.append(Reason("vfs-enabled", message, (name,)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vgpumgr.errors import FailedError, Reason, VgpumgrError
+from vgpumgr.errors import FailedError, Reason, VgpumgrError, counted
 from vgpumgr.inventory.reader import whole
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, link_name, read_text
 from vgpumgr.plans.step import Step, StepContext
@@ -88,7 +88,7 @@ class SetVfCount(Step):
         """See :class:`Step`."""
         if not self.count:
             return f"disable the virtual functions of {self.address}"
-        return f"enable {self.count} virtual functions of {self.address}"
+        return f"enable {counted(self.count, 'virtual function', 'virtual functions')} of {self.address}"
 
     @property
     def target_path(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from vgpumgr.address import PciAddress, parse
-from vgpumgr.errors import Reason
+from vgpumgr.errors import Reason, counted
 from vgpumgr.inventory.reader import whole
 from vgpumgr.kernel.port import PCI_DEVICES, Kernel, read_text
 from vgpumgr.model.host import Gpu
@@ -104,12 +104,17 @@ def _refusal(kernel: Kernel, gpu: Gpu, wanted: int, share: VfShare | None) -> Re
     if barred is not None:
         return Refusal(barred.code, f"{name} cannot be sliced: {barred.message}", (barred,))
     if not 0 <= wanted <= total:
-        reason = Reason("vfs-above-limit", f"{name} has at most {total} virtual functions", (name,))
+        reason = Reason(
+            "vfs-above-limit",
+            f"{name} has at most {counted(total, 'virtual function', 'virtual functions')}",
+            (name,),
+        )
         return Refusal(reason.code, f"{wanted} virtual functions are asked for: {reason.message}", (reason,))
     live = gpu.vgpu.instances if gpu.vgpu.backend is not Backend.SRIOV else ()
     if live:
         ids = tuple(vgpu.id for vgpu in live)
-        reason = Reason("vgpu-live", f"{len(ids)} vGPUs live on {name} and would be lost", ids)
+        lives = counted(len(ids), "vGPU lives", "vGPUs live")
+        reason = Reason("vgpu-live", f"{lives} on {name} and would be lost", ids)
         return Refusal(
             reason.code, f"{name} cannot be sliced anew: {reason.message}", (reason,), "delete them first"
         )
