@@ -108,6 +108,7 @@ def create_app(service: Service | None, *, seats: int = 4, streams: int = 4, nam
         security_schemes={},
     )
     app.config["OPENAPI_HTML_STRING"] = DOCUMENTATION
+    app.url_map.merge_slashes = False  # A doubled slash is a mistake to name, not a page that redirects.
     if service is not None:
         app.extensions["vgpumgr"] = Context(service, WaitingRoom(service, seats), Streams(service, streams))
     requests.register(app)

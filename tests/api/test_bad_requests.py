@@ -97,6 +97,13 @@ def test_a_resource_that_is_not_there_is_named(client: FlaskClient) -> None:
     assert client.get("/v1/cards%0A").get_json()["detail"] == "there is no resource /v1/cards%0A"
 
 
+@pytest.mark.parametrize("path", ["//v1/gpus", "/v1//gpus", "/v1/gpus//"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_doubled_slash_is_no_page_that_redirects(client: FlaskClient, method: str, path: str) -> None:
+    answer = client.open(f"http://localhost{path}", method=method, json={})
+    assert (answer.status_code, answer.mimetype) == (404, "application/problem+json")
+
+
 def test_options_answer_what_a_resource_takes_and_no_page(client: FlaskClient) -> None:
     answer = client.options("/v1/allocations")
     assert (answer.status_code, answer.get_data()) == (204, b"")
