@@ -145,6 +145,15 @@ def test_a_console_has_no_remedy(tree: HostTree) -> None:
     ]
 
 
+@pytest.mark.parametrize("device", ["030000 1a03:2000 ast", "068000 10de:22a3 nvidia-nvswitch"])
+def test_what_no_vm_gets_is_still_told_to_be_dead(tree: HostTree, device: str) -> None:
+    tree.iommu()
+    tree.function(GPU, *device.split(), 4, config=DEAD_CONFIG)
+    (gpu,) = doctor(tree).gpus
+    assert [each.code for each in gpu.findings] == ["kind-not-offered", "failed"]
+    assert [each.value for each in gpu.findings[1].remedies] == ["power cycle"]
+
+
 def test_enabled_vfs_are_disabled_by_what_would_cut_the_card_again_after_a_reboot(tree: HostTree) -> None:
     tree.iommu()
     tree.function(GPU, "030200", "10de:2235", "nvidia", 4, sriov_totalvfs="32", sriov_numvfs="0")

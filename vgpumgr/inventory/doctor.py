@@ -33,8 +33,8 @@ def _diagnose_gpu(gpu: Gpu, inventory: HostInventory, of_host: Mapping[str, tupl
     if gpu.kind is GpuKind.VIRTUAL:
         reasons = tuple(reason for reason in reasons if reason.code == "not-pci")
     elif not gpu.offered:
-        # Nothing would make it a VM's, so nothing else about it needs a remedy.
-        reasons = tuple(reason for reason in reasons if reason.code == "kind-not-offered")
+        # Nothing would make it a VM's, so nothing else about it needs a remedy, but that it works.
+        reasons = tuple(reason for reason in reasons if reason.code in ("kind-not-offered", "failed"))
     findings = [_explain(gpu, reason, inventory, of_host) for reason in reasons]
     findings += _health(gpu)
     if gpu.offered:
