@@ -175,6 +175,35 @@ def test_plain_vfs_go_to_vfio_again(host: Host) -> None:
     assert service.profiles()[0].creatable == 2
 
 
+@pytest.mark.parametrize("by", ["hand", "allocation"])
+def test_a_card_that_a_creation_cut_is_cut_so_again(host: Host, by: str) -> None:
+    card = flex() | {"native": ["i915"]}
+    service = host.boot(card)
+    if by == "hand":
+        done(service, service.slices.create("vf-8086-56c0", 2))
+    else:
+        allocated = service.allocate(AllocationRequest("desk-1", profile="vf-8086-56c0", count=2))
+        service.wait(str(allocated.operation_id), None)
+    before = [view.vgpu.id for view in service.slices.vgpus()]
+    assert len(before) == 2
+    service = host.boot(card)
+    assert [(view.vgpu.id, view.ours, view.live) for view in service.slices.vgpus()] == [
+        (vgpu, True, True) for vgpu in before
+    ]
+    assert {operation.state for operation in service.operations().items} == {"succeeded"}
+
+
+def test_a_creation_that_fails_does_not_keep_how_it_cut_the_card(host: Host) -> None:
+    service = host.boot(flex() | {"native": ["i915"]})
+    assert isinstance(service.kernel, SimulatedKernel)
+    service.kernel.faults.add("driver_override vfio-pci", Mishap.FAIL, errno=errno.EINVAL)
+    assert service.wait(service.slices.create("vf-8086-56c0", 2).id, None).state == "failed"
+    assert service._at_desk.store.setups.all() == []
+    sriov = service.gpu(CARD).sriov
+    assert sriov is not None
+    assert sriov.num_vfs == 0
+
+
 def test_a_card_promised_as_a_whole_is_not_cut(host: Host) -> None:
     service = host.boot(nvidia("mdev-vf"))
     allocation = service.allocate(AllocationRequest(vm="trainer", gpu=CARD))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
+from vgpumgr.allocations.bindings import fingerprint
+from vgpumgr.model.host import Gpu
 from vgpumgr.model.records import CardSetup
 from vgpumgr.plans.step import Step, StepContext
 from vgpumgr.store.store import Store
@@ -48,6 +51,12 @@ class RememberSetup(Step):
 
     def _merged(self, setup: CardSetup) -> CardSetup:
         return replace(setup, fingerprint=self.fingerprint, **_tuples(self.changes))
+
+
+def remember_setup(store: Store, gpu: Gpu, changes: Mapping[str, Any]) -> RememberSetup:
+    """The step that keeps ``changes`` of a card, over what is kept of it now."""
+    known = store.setups.get(gpu.address)
+    return RememberSetup(gpu.address, fingerprint(gpu), dict(changes), asdict(known) if known is not None else {})
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

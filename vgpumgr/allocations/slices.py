@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from vgpumgr.allocations.bindings import fingerprint
-from vgpumgr.allocations.setup_steps import RememberSetup
+from vgpumgr.allocations.setup_steps import remember_setup
 from vgpumgr.allocations.slicing import CREATE, DELETE, Slicing, reservations
 from vgpumgr.errors import NotFoundError, Reason, UnavailableError
 from vgpumgr.kernel.port import Kernel
@@ -124,11 +123,9 @@ class Slices:
         """The plan with a step that keeps what was asked for; without a store, as it is."""
         if plan.refusal is not None or self._desk is None or not changes:
             return plan
-        known = self._desk.store.setups.get(gpu.address)
-        prior = asdict(known) if known is not None else {}
-        if known is not None and not plan.steps and all(prior[key] == value for key, value in changes.items()):
+        step = remember_setup(self._desk.store, gpu, changes)
+        if not plan.steps and step.prior and all(step.prior[key] == value for key, value in changes.items()):
             return plan
-        step = RememberSetup(gpu.address, fingerprint(gpu), dict(changes), prior)
         return replace(plan, steps=(*plan.steps, step))
 
     # -- make and unmake ------------------------------------------------------------------------------

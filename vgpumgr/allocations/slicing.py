@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from vgpumgr.allocations.bindings import fingerprint
+from vgpumgr.allocations.setup_steps import remember_setup
 from vgpumgr.allocations.vgpu_steps import ForgetVgpu, RememberVgpu
 from vgpumgr.errors import Reason
 from vgpumgr.model.allocation import AllocatedDevice
@@ -19,6 +20,7 @@ from vgpumgr.vgpu.changes import VgpuPlan, plan_create, plan_delete
 from vgpumgr.vgpu.mdev_steps import CreateMdev
 from vgpumgr.vgpu.mode_steps import nvml_of
 from vgpumgr.vgpu.port import Order, Room
+from vgpumgr.vgpu.sriov_steps import SetVfCount
 from vgpumgr.vgpu.vendor_steps import SetVgpuType
 
 if TYPE_CHECKING:
@@ -64,8 +66,14 @@ class Slicing:
                 remembered=promises.vgpus.get(address),
                 nvml=nvml_of(self._desk.context),
             )
-            plans.append(remembered(planned, gpu, owner, params))
+            plans += [remembered(planned, gpu, owner, params), self._setup(planned.plan, gpu)]
         return join(CREATE, owner, *plans)
+
+    def _setup(self, plan: Plan, gpu: Gpu) -> Plan:
+        """Keeps into how many VFs a plan cuts a card on the way, so that it is cut so after the next boot."""
+        counts = [step.count for step in plan.steps if isinstance(step, SetVfCount) and step.count]
+        memory = [remember_setup(self._store, gpu, {"vfs": count}) for count in counts[-1:]]
+        return Plan(CREATE, gpu.address, tuple(memory))
 
     def plan_delete(self, inventory: HostInventory, owner: str) -> Plan:
         """The plan that deletes every vGPU of ``owner`` and forgets it; empty when there is none."""
