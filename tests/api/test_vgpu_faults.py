@@ -84,6 +84,28 @@ def test_a_write_that_hangs_ends_at_its_deadline_and_names_who_holds_the_card(
     assert make(4)["state"] == "succeeded"
 
 
+def test_what_comes_late_from_a_write_that_hung_is_ours_and_can_go(
+    client: FlaskClient, kernel: SimulatedKernel, kind: str, make: Callable[..., dict[str, Any]]
+) -> None:
+    if kind == "vendor-vfio":
+        pytest.skip("a VF that has a type tells nothing of who gave it")
+    kernel.faults.add("/create", Mishap.HANG, times=1)
+    assert make()["state"] == "failed"
+    step = client.get("/v1/operations").get_json()["items"][0]["id"]
+    made = client.get(f"/v1/operations/{step}").get_json()["steps"][1]["address"]
+    parent = kernel.list("/sys/class/mdev_bus")[0]
+    (type_id,) = {
+        item["id"]
+        for item in client.get(f"/v1/profiles?gpu={FIRST}&limit=500").get_json()["items"]
+        if item["name"] == HOSTS[kind][1]
+    }
+    kernel.write(f"/sys/class/mdev_bus/{parent}/mdev_supported_types/{type_id}/create", made)
+    assert [(item["id"], item["ours"], item["live"]) for item in vgpus(client)] == [(made, True, True)]
+    assert fits(client, kind) == 3
+    assert client.delete(f"/v1/vgpus/{made}?wait=30").get_json()["state"] == "succeeded"
+    assert (vgpus(client), fits(client, kind)) == ([], 4)
+
+
 def test_a_hang_halfway_takes_back_what_was_made(
     client: FlaskClient, kernel: SimulatedKernel, kind: str, make: Callable[..., dict[str, Any]]
 ) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from vgpumgr.address import is_address
 from vgpumgr.allocations.setup_steps import remember_setup
 from vgpumgr.allocations.slicing import CREATE, DELETE, Slicing, reservations
 from vgpumgr.errors import NotFoundError, Reason, UnavailableError
@@ -58,6 +59,7 @@ class Slices:
         wanted = self._find_gpu(inventory, gpu).address if gpu else None
         records = self._records()
         known = {record.id: record for record in records or ()}
+        strays = self._strays(inventory, known)
         views, live = [], set()
         given = {function.address for function in inventory.functions if function.vfio}
         for card in inventory.gpus:
@@ -67,11 +69,24 @@ class Slices:
                 record = known.get(vgpu.id)
                 # A plain VF that is not on VFIO was given to nobody: it is neither ours nor foreign.
                 nobodys = plain and record is None and vgpu.id not in given
-                ours = record is not None if records is not None and not nobodys else None
+                made = record is not None or vgpu.id in strays
+                ours = made if records is not None and not nobodys else None
                 view = VgpuView(vgpu, card.address, ours, record.allocation_id if record else None)
                 views.append(_with_params(view, read_params(self._kernel, vgpu.id)) if _has_params(card) else view)
         views += [_gone(record) for record in records or () if record.id not in live]
         return [view for view in views if wanted in (None, view.gpu)]
+
+    def _strays(self, inventory: HostInventory, known: Container[str]) -> Set[str]:
+        """Mediated devices in no record with a UUID that a plan of ours gave out, and did not get to its end: they
+        are being made, or came after all from a write that was given up at its deadline.
+        """
+        live = (vgpu.id for card in inventory.gpus for vgpu in card.vgpu.instances)
+        nameless = [vgpu for vgpu in live if vgpu not in known and not is_address(vgpu)]
+        if self._desk is None or not nameless:
+            return frozenset()
+        from vgpumgr.allocations.vgpu_steps import RememberVgpu
+
+        return self._desk.store.operations.not_finished(nameless, RememberVgpu.kind)
 
     def vgpu(self, vgpu_id: str) -> VgpuView:
         """One vGPU by UUID or VF address. NotFoundError ``vgpu-unknown``."""
@@ -181,6 +196,9 @@ class Slices:
             card = self._find_gpu(inventory, view.gpu)
             return plan_delete(self._kernel, inventory, card, [vgpu_id], ours=())
         records = [record for record in self._desk.store.vgpus.all() if record.id == vgpu_id]
+        if not records and view.live:
+            card = self._find_gpu(inventory, view.gpu)
+            return plan_delete(self._kernel, inventory, card, [vgpu_id], ours={vgpu_id})
         return Slicing(self._desk).plan_delete_records(inventory, records, vgpu_id)
 
     def delete(self, vgpu_id: str) -> Operation:

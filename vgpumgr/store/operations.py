@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Set
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
@@ -91,6 +91,18 @@ class Operations:
                 (row.allocation_id or row.id, [step.record for step in _rows(session, row.id)])
                 for row in session.scalars(query)
             ]
+
+    def not_finished(self, wanted: Collection[str], step_kind: str) -> Set[str]:
+        """Those of ``wanted`` that a step of this kind is about, in an operation that has not succeeded."""
+        query = (
+            select(StepRow)
+            .join(OperationRow, OperationRow.id == StepRow.operation_id)
+            .where(StepRow.host_id == self._sessions.host_id, StepRow.address.in_(wanted))
+            .where(OperationRow.state != OperationState.SUCCEEDED)
+        )
+        with self._sessions.transaction() as session:
+            rows = session.scalars(query)
+            return {row.address for row in rows if row.address and row.record.get("kind") == step_kind}
 
     # -- the journal ----------------------------------------------------------------------------------
     def begin(self, operation_id: str, plan: Plan) -> None:
