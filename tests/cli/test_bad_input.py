@@ -76,6 +76,20 @@ def test_a_host_description_that_makes_no_sense(text: str, word: str, vgpumgr: V
     check_one_line(vgpumgr("--simulate", file, "gpu", "list"), 2, word, "host-descriptions.md")
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("functions: []\nfunctions: []\n", "'functions' stands twice in line 2, column 1"),
+        ("hostname: [\n", "in line 2, column 1"),
+        ("!!python/name:os.system\n", "in line 1, column 1"),
+    ],
+)
+def test_yaml_that_makes_no_sense(text: str, word: str, vgpumgr: Vgpumgr, tmp_path: Path) -> None:
+    file = tmp_path / "host.yaml"
+    file.write_text(text)
+    check_one_line(vgpumgr("--simulate", file, "gpu", "list"), 2, "not valid YAML", word, "host-descriptions.md")
+
+
 def test_two_sources_at_once(vgpumgr: Vgpumgr, tree: Path) -> None:
     check_one_line(vgpumgr("--sysfs-root", tree, "--simulate", "vdi-a40", "gpu", "list"), 2, "--simulate")
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from vgpumgr.address import is_address
-from vgpumgr.errors import SourceError
 from vgpumgr.kernel.simulated import pci, sriov
 from vgpumgr.kernel.simulated.card import Card
+from vgpumgr.kernel.simulated.description import checked, wrong
 from vgpumgr.kernel.simulated.device import SimFunction, SriovShape
 from vgpumgr.kernel.simulated.machine import Machine, SimulatedKernel
 from vgpumgr.kernel.simulated.mig import SimMig, standard_shapes
@@ -19,22 +17,13 @@ from vgpumgr.kernel.simulated.types import expand_types
 from vgpumgr.kernel.simulated.virtual import add_parent
 from vgpumgr.kernel.tree import File, Link, Tree
 
-_HOST_KEYS = {"hostname", "kernel", "cmdline", "iommu", "modules", "functions", "mounts", "virtual"}
-_FUNCTION_KEYS = {
-    "address", "id", "class", "driver", "native", "behind", "group", "numa", "boot_vga", "subsystem", "bars",
-    "reset", "link", "sriov", "vgpu", "net", "disk", "drm", "power",
-}  # fmt: skip
 _GIB = 1 << 30
-_DEVICE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def build(name: str, description: Mapping[str, Any]) -> SimulatedKernel:
     """The simulated kernel of a described host. Raises :class:`SourceError` naming the entry that is wrong."""
-    _known(description, _HOST_KEYS, "the host")
+    description = checked(description)
     machine = Machine(Tree())
-    for key in ("hostname", "kernel", "cmdline"):
-        if isinstance(description.get(key), list | dict):
-            raise _wrong(key, "must be text")
     iommu = description.get("iommu", "intel")
     for module, drivers in dict(description.get("modules") or {}).items():
         machine.modules[str(module)] = tuple(drivers)
@@ -48,10 +37,7 @@ def build(name: str, description: Mapping[str, Any]) -> SimulatedKernel:
         unit = {"intel": "dmar0", "amd": "ivhd0"}.get(str(iommu), "dmar0")
         machine.tree.mkdir(f"/sys/devices/virtual/iommu/{unit}")
         machine.tree.link(f"/sys/class/iommu/{unit}", f"/sys/devices/virtual/iommu/{unit}")
-    functions = description.get("functions") or []
-    if not isinstance(functions, list):
-        raise _wrong("functions", "must be a list")
-    for entry in functions:
+    for entry in description.get("functions") or []:
         _add_function(machine, entry, bool(iommu))
     for entry in description.get("virtual") or []:
         _add_virtual(machine, entry)
@@ -59,27 +45,11 @@ def build(name: str, description: Mapping[str, Any]) -> SimulatedKernel:
     return SimulatedKernel(name, machine)
 
 
-def _wrong(where: str, what: str) -> SourceError:
-    return SourceError(f"host description: {where}: {what}", hint="see docs/reference/host-descriptions.md")
-
-
-def _known(entry: object, keys: set[str], where: str) -> None:
-    if not isinstance(entry, Mapping):
-        raise _wrong(where, "must be a mapping")
-    unknown = sorted(set(map(str, entry)) - keys)
-    if unknown:
-        raise _wrong(where, f"unknown key {unknown[0]!r}; known: {', '.join(sorted(keys))}")
-
-
 def _add_function(machine: Machine, entry: Mapping[str, Any], iommu: bool) -> None:
-    where = str(entry.get("address", "a function")) if isinstance(entry, Mapping) else "a function"
-    _known(entry, _FUNCTION_KEYS, where)
-    if not is_address(where) or where in machine.functions:
-        raise _wrong(where, "address must be a PCI address like 0000:3b:00.0, each once")
-    vendor, _, device = str(entry.get("id", "")).partition(":")
-    class_id = str(entry.get("class", ""))
-    if len(vendor) != 4 or len(device) != 4 or len(class_id) != 6:
-        raise _wrong(where, "id must be like '10de:2235' and class like '030200' (in quotes)")
+    where, class_id = str(entry["address"]), entry["class"]
+    if where in machine.functions:
+        raise wrong(where, "stands twice")
+    vendor, _, device = entry["id"].partition(":")
     function = SimFunction(where, _path(machine, where, entry.get("behind")))
     function.native = _names(entry.get("native", entry.get("driver")))
     function.group = _group(machine, where, entry) if iommu else None
@@ -104,7 +74,7 @@ def _path(machine: Machine, address: str, behind: object) -> str:
         return f"/sys/devices/pci{domain}:{bus}/{address}"
     bridge = machine.functions.get(str(behind))
     if bridge is None:
-        raise _wrong(address, f"behind: {behind} must be described before")
+        raise wrong(address, f"behind: {behind} must be described before")
     return f"{bridge.path}/{address}"
 
 
@@ -174,11 +144,6 @@ def _resource(bars: list[Any]) -> bytes:
 def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], vendor: str, device: str) -> None:
     shape = entry.get("sriov")
     if shape is not None:
-        _known(
-            shape,
-            {"total", "enabled", "offset", "stride", "vf_device", "vf_class", "vf_driver", "refuses"},
-            function.address,
-        )
         code = shape.get("refuses")
         function.sriov = SriovShape(
             int(shape["total"]),
@@ -192,8 +157,6 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
         sriov.publish(machine, function)
     card = entry.get("vgpu")
     if card is not None:
-        keys = {"scheme", "driver", "framebuffer_mib", "types", "equal", "header", "bad_vfs", "mixed", "mig", "ecc"}
-        _known(card, keys, function.address)
         machine.cards[function.address] = Card(
             function.address,
             str(card["scheme"]),
@@ -204,7 +167,7 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
             bool(card.get("header", True)),
             frozenset(map(str, card.get("bad_vfs", []))),
             can_mix=bool(card.get("mixed", False)),
-            mig=_mig(function.address, card.get("mig"), int(card["framebuffer_mib"])),
+            mig=_mig(card.get("mig"), int(card["framebuffer_mib"])),
             ecc=card.get("ecc"),
             ecc_pending=card.get("ecc"),
         )
@@ -212,12 +175,11 @@ def _slicing(machine: Machine, function: SimFunction, entry: Mapping[str, Any], 
 
 def _add_virtual(machine: Machine, entry: Mapping[str, Any]) -> None:
     """``{name: mbochs, framebuffer_mib: 256, types: [...]}``: what a sample driver of mediated devices makes."""
-    _known(entry, {"name", "framebuffer_mib", "types"}, "virtual")
-    name = str(entry.get("name", ""))
-    if not _DEVICE_NAME.fullmatch(name) or name in machine.functions:
-        raise _wrong("virtual", "name must be a device's name such as mbochs, each once")
+    name = entry["name"]
+    if name in machine.functions:
+        raise wrong("virtual", f"{name} stands twice")
     total = int(entry.get("framebuffer_mib", 0))
-    types = expand_types(entry.get("types"), "virtual", total)
+    types = expand_types(entry["types"], "virtual", total)
     add_parent(machine, Card(name, "virtual", name, types, total, equal=False))
 
 
@@ -229,16 +191,13 @@ def _enable_vfs(machine: Machine, function: SimFunction, entry: Mapping[str, Any
     try:
         sriov.write_numvfs(machine, function, str(enabled))
     except OSError as error:
-        raise _wrong(function.address, f"sriov: enabled: {enabled}: {error.strerror}") from error
+        raise wrong(function.address, f"sriov: enabled: {enabled}: {error.strerror}") from error
 
 
-def _mig(address: str, mig: Any, total: int) -> SimMig | None:
+def _mig(mig: Any, total: int) -> SimMig | None:
     """``{slices: 7}``, or 4; with ``time_sliced`` vGPUs share GPU instances."""
     if mig is None:
         return None
-    _known(mig, {"slices", "time_sliced"}, address)
-    if mig.get("slices") not in (4, 7):
-        raise _wrong(address, "mig: slices must be 4 or 7")
     return SimMig(standard_shapes(mig["slices"], total >> 10), bool(mig.get("time_sliced", False)))
 
 
@@ -252,7 +211,7 @@ def _bind(machine: Machine, function: SimFunction, driver: str) -> None:
     if pci.VFIO_DRIVER.fullmatch(driver):
         function.override = driver
     if pci.probe(machine, function, driver):
-        raise _wrong(function.address, f"driver: {driver} would not take it")
+        raise wrong(function.address, f"driver: {driver} would not take it")
 
 
 def _neighbours(machine: Machine, function: SimFunction, entry: Mapping[str, Any]) -> None:

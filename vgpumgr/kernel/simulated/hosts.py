@@ -8,6 +8,7 @@ from typing import Any
 
 from vgpumgr.errors import SourceError
 from vgpumgr.kernel.simulated.build import build
+from vgpumgr.kernel.simulated.description import HINT
 from vgpumgr.kernel.simulated.machine import SimulatedKernel
 from vgpumgr.kernel.simulated.replay import machine_from_recording
 
@@ -38,20 +39,18 @@ def open_simulation(source: str) -> SimulatedKernel:
 def _load(path: Path) -> Mapping[str, Any]:
     import yaml
 
+    from vgpumgr.kernel.simulated.once import LoaderOfKeysOnce, where
+
     try:
-        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        loaded = yaml.load(path.read_text(encoding="utf-8"), LoaderOfKeysOnce)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}", hint="give a host description in YAML") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SourceError(
-            f"{path} is not valid YAML: {error}", hint="see docs/reference/host-descriptions.md"
-        ) from error
+    except yaml.MarkedYAMLError as error:
+        raise SourceError(f"{path} is not valid YAML: {where(error)}", hint=HINT) from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise SourceError(f"{path} is not valid YAML: {error}", hint=HINT) from error
     except RecursionError as error:
-        raise SourceError(
-            f"{path} is nested too deep to be a host description", hint="see docs/reference/host-descriptions.md"
-        ) from error
+        raise SourceError(f"{path} is nested too deep to be a host description", hint=HINT) from error
     if not isinstance(loaded, dict):
-        raise SourceError(
-            f"{path} describes no host: it must be a mapping", hint="see docs/reference/host-descriptions.md"
-        )
+        raise SourceError(f"{path} describes no host: it must be a mapping", hint=HINT)
     return loaded

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vgpumgr.errors import SourceError
 from vgpumgr.kernel.simulated.card import SimType
 
 _SERIES = {
@@ -23,8 +22,6 @@ def expand_types(types: Any, scheme: str, total: int) -> tuple[SimType, ...]:
     """``{"prefix": "NVIDIA A40", "Q": {"first": 557, "gib": [1, 2]}}``, or a list of written-out types."""
     if isinstance(types, list):
         return tuple(_written(entry, total) for entry in types)
-    if not isinstance(types, Mapping) or "prefix" not in types:
-        raise SourceError("host description: vgpu: types must be a list, or series with a prefix")
     found = []
     for series in (key for key in types if key in _SERIES):
         found += _series(types["prefix"], series, types[series]["first"], types[series]["gib"], scheme, total)
