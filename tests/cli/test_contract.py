@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,27 @@ def test_a_snapshot_replaces_no_file_unasked(vgpumgr: Vgpumgr, tree: Path, tmp_p
     archive.write_text("mine")
     assert vgpumgr("--sysfs-root", tree, "host", "snapshot", archive).status == 2
     assert archive.read_text() == "mine"
+
+
+def test_a_snapshot_replaces_no_device_or_pipe(vgpumgr: Vgpumgr, tree: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for target in (pipe, tmp_path / "link"):
+        if target != pipe:
+            target.symlink_to(pipe)
+        ended = vgpumgr("--sysfs-root", tree, "host", "snapshot", target, "--overwrite")
+        assert (ended.status, ended.err.count("\n")) == (2, 1)
+        assert "no regular file" in ended.err
+    assert pipe.is_fifo()
+
+
+def test_a_snapshot_goes_where_a_link_leads(vgpumgr: Vgpumgr, tree: Path, tmp_path: Path) -> None:
+    link, archive = tmp_path / "link", tmp_path / "host.tar"
+    link.symlink_to(archive)
+    archive.write_text("old")
+    assert vgpumgr("--sysfs-root", tree, "host", "snapshot", link, "--overwrite").status == 0
+    assert link.is_symlink()
+    assert vgpumgr("--sysfs-root", archive, "gpu", "list").status == 0
 
 
 def test_a_snapshot_that_cannot_be_written_says_what_to_do(vgpumgr: Vgpumgr, tree: Path, tmp_path: Path) -> None:

@@ -113,10 +113,7 @@ def snapshot(invocation: Invocation, file: Path, overwrite: bool) -> None:
         with open_backend(invocation, Needs.READING) as backend:
             _write_out(backend)
         return
-    if _is_there(file) and not overwrite:
-        raise UsageError(
-            f"{file} is there already", hint="choose another name, or add --overwrite", code="file-exists"
-        )
+    _check_place(file, overwrite)
     with open_backend(invocation, Needs.READING) as backend:
         _write_whole(backend, file)
     emit(invocation, {"file": str(file), "bytes": file.stat().st_size}, lambda data, _: str(data["file"]))
@@ -133,11 +130,18 @@ def _write_out(backend: Backend) -> None:
     sys.stdout.buffer.write(out.getvalue())
 
 
-def _is_there(file: Path) -> bool:
+def _check_place(file: Path, overwrite: bool) -> None:
+    """Nothing is replaced unasked; and a device or pipe never: as root that would take /dev/null from the host."""
     try:
-        return file.exists()
+        there, plain = file.exists(), file.is_file()
     except OSError as error:
         raise _unwritable(file, error) from error
+    if there and not plain:
+        raise UsageError(f"{file} is no regular file", hint="name a file, or - for standard output")
+    if there and not overwrite:
+        raise UsageError(
+            f"{file} is there already", hint="choose another name, or add --overwrite", code="file-exists"
+        )
 
 
 def _unwritable(file: Path, error: OSError) -> SourceError:
@@ -151,6 +155,7 @@ def _unwritable(file: Path, error: OSError) -> SourceError:
 def _write_whole(backend: Backend, file: Path) -> None:
     """Write beside the file first, so that a file cut short never bears its name."""
     try:
+        file = file.resolve()  # A link stays one: what it leads to is written.
         with NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}.", delete=False) as out:
             part = Path(out.name)
             try:
