@@ -162,7 +162,7 @@ class Service(Reading):
         best candidate in between, the next one is tried. NotFoundError ``gpu-unknown`` when the request names a
         GPU that is not there; UnavailableError when libvirt, which knows who has what, does not answer.
         """
-        with self._at_desk.admission:
+        with self._at_desk.admission():
             request, placement = self._placed(request)
             for candidate in placement.candidates:
                 try:

@@ -14,7 +14,7 @@ import pytest
 from tests.databases import put_empty_database
 from tests.unit.vgpu_hosts import A40, CARD, flex, host, nvidia, t4
 from vgpumgr.allocations.desk import Desk
-from vgpumgr.errors import RefusedError, VgpumgrError
+from vgpumgr.errors import ConflictError, RefusedError, VgpumgrError
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.kernel.simulated.faults import Mishap
 from vgpumgr.model.allocation import AllocationRequest, AllocationState
@@ -140,6 +140,18 @@ def test_of_many_at_once_only_one_gets_the_last_place(service: Service) -> None:
     with service._at_desk._lock.held(), ThreadPoolExecutor(8) as clients:
         accepted = list(clients.map(one, range(8)))
     assert accepted.count(True) == 1
+
+
+def test_a_look_that_hangs_does_not_gather_all_requests_behind_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vgpumgr.allocations.desk.ADMISSION_SECONDS", 0.05)
+    with service._at_desk.admission():
+        for ask in (lambda: service.slices.create("A40-8Q"), lambda: service.allocate(request("A40-8Q"))):
+            with pytest.raises(ConflictError) as busy:
+                ask()
+            assert busy.value.code == "host-busy"
+    assert ended(service, service.slices.create("A40-8Q")) == ["succeeded"]
 
 
 def test_a_card_that_is_going_to_be_cut_for_one_is_not_promised_to_another(tmp_path: Path) -> None:

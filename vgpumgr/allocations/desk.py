@@ -6,7 +6,8 @@ worker under the host lock, and planned anew when its turn comes, on the host as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 
 from vgpumgr.allocations.look import Promises
@@ -21,6 +22,9 @@ from vgpumgr.plans.runner import Outcome, Runner
 from vgpumgr.plans.step import StepContext
 from vgpumgr.store.store import Store
 
+ADMISSION_SECONDS = 20.0
+"""How long a request waits for the one before it to be placed."""
+
 
 class Desk:
     """Operations of one host."""
@@ -31,12 +35,29 @@ class Desk:
         self.new_id = new_id
         self._lock = lock
         self._runner = Runner(context, store.operations, lock)
-        self.admission = Lock()
-        """Held from the look that says that something fits until its reservation is in the store."""
+        self._admission = Lock()
 
     def promises(self, but_for: str | None = None) -> Promises:
         """What the store has promised to all ``but_for`` one allocation or operation, for the inventory to show."""
         return promised(self.store, but_for)
+
+    @contextmanager
+    def admission(self) -> Iterator[None]:
+        """To be held from the look that says that something fits until its reservation is in the store.
+
+        ConflictError ``host-busy`` when an earlier request does not come to its end: a look waits for libvirt and
+        for NVIDIA's driver, and what hangs there must not gather all others behind it.
+        """
+        if not self._admission.acquire(timeout=ADMISSION_SECONDS):
+            raise ConflictError(
+                f"an earlier request has been looking at this host for more than {ADMISSION_SECONDS:g} s",
+                hint="libvirt or a driver does not answer; ask again when it does",
+                code="host-busy",
+            )
+        try:
+            yield
+        finally:
+            self._admission.release()
 
     # -- operations -----------------------------------------------------------------------------------
     def submit(

@@ -170,7 +170,7 @@ class Slices:
     def create(self, profile: str, count: int = 1, gpu: str | None = None, params: str = "") -> Operation:
         """Reserve, then start carrying out :meth:`plan_create`. RefusedError when refused."""
         desk = self._at_desk
-        with desk.admission:
+        with desk.admission():
             plan = self.plan_create(profile, count, gpu, params)
             plan.require()
             card, operation_id = plan.subject, desk.new_id()
