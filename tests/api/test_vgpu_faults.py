@@ -106,6 +106,34 @@ def test_what_comes_late_from_a_write_that_hung_is_ours_and_can_go(
     assert (vgpus(client), fits(client, kind)) == ([], 4)
 
 
+def test_a_delete_that_hangs_keeps_the_vgpu_and_can_be_asked_again(
+    client: FlaskClient, kernel: SimulatedKernel, kind: str, make: Callable[..., dict[str, Any]]
+) -> None:
+    make(2)
+    first = vgpus(client)[0]["id"]
+    kernel.faults.add("/remove|current_vgpu_type 0", Mishap.HANG, times=1)
+    failed = client.delete(f"/v1/vgpus/{first}?wait=30").get_json()
+    assert (failed["state"], failed["error"]["code"]) == ("failed", "deadline-exceeded")
+    assert [(item["ours"], item["live"]) for item in vgpus(client)] == [(True, True)] * 2
+    assert client.delete(f"/v1/vgpus/{first}?wait=30").get_json()["state"] == "succeeded"
+    assert (len(vgpus(client)), fits(client, kind)) == (1, 3)
+
+
+def test_an_allocation_whose_release_hangs_can_be_released_again(
+    client: FlaskClient, service: Service, kernel: SimulatedKernel, kind: str
+) -> None:
+    body = {"vm": "desk-1", "profile": HOSTS[kind][1], "count": 2, "gpu": FIRST}
+    allocation = client.post("/v1/allocations?wait=30", json=body).get_json()
+    kernel.faults.add("/remove|current_vgpu_type 0", Mishap.HANG, times=1)
+    path = f"/v1/allocations/{allocation['id']}"
+    client.delete(f"{path}?wait=30")
+    failed = client.get(path).get_json()
+    assert (failed["state"], failed["error"]["code"]) == ("failed", "deadline-exceeded")
+    client.delete(f"{path}?wait=30")
+    assert client.get(path).get_json()["state"] == "released"
+    assert (vgpus(client), fits(client, kind), service._at_desk.store.allocations.claims()) == ([], 4, [])
+
+
 def test_a_hang_halfway_takes_back_what_was_made(
     client: FlaskClient, kernel: SimulatedKernel, kind: str, make: Callable[..., dict[str, Any]]
 ) -> None:
