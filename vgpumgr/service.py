@@ -7,25 +7,16 @@ where they are used, so that a command that only reads starts fast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vgpumgr.address import canonical
-from vgpumgr.allocations.look import NO_PROMISES, Promises, look
 from vgpumgr.errors import ConflictError, UnavailableError
-from vgpumgr.kernel.port import Kernel
-from vgpumgr.model.host import HostInventory
-from vgpumgr.reading import Reading, find_gpu, naming_a_gpu
+from vgpumgr.parts import Parts
+from vgpumgr.reading import find_gpu, naming_a_gpu
 
 if TYPE_CHECKING:
-    from vgpumgr.allocations.desk import Desk
-    from vgpumgr.allocations.machines import Machines
-    from vgpumgr.allocations.manager import Manager
-    from vgpumgr.allocations.slices import Slices
     from vgpumgr.allocations.watcher import Watcher
-    from vgpumgr.hypervisor.port import Hypervisor
     from vgpumgr.model.allocation import Allocation, AllocationRequest, Placement
     from vgpumgr.model.domain import DomainInfo, GuestShape
     from vgpumgr.model.operation import Operation
@@ -33,40 +24,17 @@ if TYPE_CHECKING:
     from vgpumgr.plans.plan import Plan
     from vgpumgr.store.events import Events
     from vgpumgr.store.idempotency import IdempotencyKeys
-    from vgpumgr.vgpu.nvml_port import NvmlPort
 
 DEFAULT_TEMPLATE = "linux-compute"
 KEYS_KEPT_DAYS = 7
 """Idempotency keys older than this are forgotten when the service starts."""
 
 
-class Service(Reading):
-    """All use-cases of one host: those of :class:`Reading`, and those that change something."""
+class Service(Parts):
+    """All use-cases of one host: those of :class:`~vgpumgr.reading.Reading`, and those that change something."""
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        *,
-        desk: Desk | None = None,
-        hypervisor: Hypervisor | None = None,
-        template_dir: Path | None = None,
-    ) -> None:
-        super().__init__(kernel)
-        self._desk = desk
-        self._hypervisor = hypervisor
-        self._template_dir = template_dir
-        self._watcher: Watcher | None = None
-        self._waiting_for: list[str] = ["the service to start"] if desk is not None else []
-
-    # -- what Reading asks ------------------------------------------------------------------------------
-    def _promises(self, but_for: str | None) -> Promises:
-        return self._desk.promises(but_for) if self._desk is not None else NO_PROMISES
-
-    def _owners(self) -> Mapping[str, str] | None:
-        return self._hypervisor.owners() if self._hypervisor is not None else None
-
-    def _libvirt_version(self) -> tuple[int, int, int] | None:
-        return self._hypervisor.capabilities().version if self._hypervisor is not None else None
+    _watcher: Watcher | None = None
+    _waiting_for: Sequence[str] = ("the service to start",)
 
     # -- bind -----------------------------------------------------------------------------------------
     def plan_bind(
@@ -141,11 +109,6 @@ class Service(Reading):
     def restore_slices(self) -> Sequence[Operation]:
         """The same, and wait for the end."""
         return [self._at_desk.wait(operation.id, None) for operation in self.start_restore_slices()]
-
-    def _look_to_restore(self) -> HostInventory:
-        """The host with what speaks against touching a card; what is to be restored is not promised to others."""
-        promises = self._at_desk.promises()
-        return look(self.kernel, Promises(promises.gpus, quarantined=promises.quarantined), nvml=self._nvml)
 
     # -- allocate -------------------------------------------------------------------------------------
     def plan_allocation(self, request: AllocationRequest) -> Plan:
@@ -337,7 +300,8 @@ class Service(Reading):
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether the service may be used, and what it waits for."""
-        return not self._waiting_for, self._waiting_for
+        waiting_for = self._waiting_for if self._desk is not None else ()
+        return not waiting_for, waiting_for
 
     def close(self) -> None:
         """Let running work end, close the store and libvirt."""
@@ -347,62 +311,6 @@ class Service(Reading):
             self._desk.close()
         if self._hypervisor is not None:
             self._hypervisor.close()
-
-    # -- parts ----------------------------------------------------------------------------------------
-    @property
-    def _at_desk(self) -> Desk:
-        if self._desk is None:
-            raise UnavailableError(
-                "this needs the service's store, which is not open here",
-                hint="systemctl start vgpumgr",
-                code="service-unavailable",
-            )
-        return self._desk
-
-    @property
-    def _libvirt(self) -> Hypervisor:
-        if self._hypervisor is None:
-            raise UnavailableError(
-                "this needs libvirt, which is not configured here",
-                hint="set 'libvirt_uri' in the configuration",
-                code="libvirt-unavailable",
-            )
-        return self._hypervisor
-
-    @cached_property
-    def _nvml(self) -> NvmlPort | None:
-        """NVML, where this service changes the host; a command that only reads does without."""
-        if self._desk is None:
-            return None
-        from vgpumgr.vgpu.mode_steps import nvml_of
-
-        return nvml_of(self._desk.context)
-
-    @cached_property
-    def slices(self) -> Slices:
-        """Slicing: cards into VFs and modes, vGPUs by hand."""
-        from vgpumgr.allocations.slices import Slices
-
-        return Slices(self.kernel, self.inventory, find_gpu, self._desk)
-
-    @cached_property
-    def _manager(self) -> Manager:
-        from vgpumgr.allocations.manager import Manager
-        from vgpumgr.allocations.slicing import Slicing
-
-        return Manager(self._at_desk, self._look_but_for, Slicing(self._at_desk))
-
-    @cached_property
-    def _machines(self) -> Machines:
-        from vgpumgr.allocations.machines import Machines
-        from vgpumgr.domain.templates import Templates
-
-        templates = Templates(self._template_dir)
-        return Machines(self._at_desk, self._manager, self._libvirt, templates, self._look_but_for)
-
-    def _look_but_for(self, allocation_id: str | None) -> HostInventory:
-        """The host without the promises to one allocation: they are no obstacle to itself."""
-        return look(self.kernel, self._at_desk.promises(allocation_id), self._owners(), self._nvml)
 
 
 def default_shape() -> GuestShape:
