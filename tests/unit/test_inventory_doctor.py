@@ -14,7 +14,9 @@ from vgpumgr.inventory.names import NoNames
 from vgpumgr.kernel.open import open_kernel
 from vgpumgr.kernel.simulated.build import build
 from vgpumgr.kernel.simulated.hosts import shipped_hosts
+from vgpumgr.model.allocation import AllocationRequest
 from vgpumgr.model.doctor import Diagnosis, Finding
+from vgpumgr.placement.place import place
 
 GPU = "0000:17:00.0"
 
@@ -193,11 +195,28 @@ def test_all_members_are_taken_along_by_one_command() -> None:
     report = diagnose(kernel, take_inventory(kernel, names=NoNames()))
     (found,) = (each for each in report.gpus[0].findings if each.code == "group-shared")
     assert [each.value for each in found.remedies if each.kind == "command"] == [
-        f"vgpumgr gpu bind {GPU} --also 0000:18:00.0 --also 0000:18:00.1"
+        f"vgpumgr gpu bind {GPU} --also 0000:18:00.0 --also 0000:18:00.1",
+        "vgpumgr alloc create --vm NAME --count 2",
     ]
+    request = AllocationRequest("pair", count=2)
+    assert place(take_inventory(kernel, names=NoNames()), request).candidates
     inventory = take_inventory(kernel, names=NoNames())
     plan = plan_bind(kernel, inventory, inventory.gpus[0], also=["0000:18:00.0", "0000:18:00.1"])
     assert plan.refusal is None
+
+
+@pytest.mark.parametrize("stranger", ["nic", "boot display"])
+def test_gpus_that_more_than_each_other_keeps_from_a_vm_are_not_had_together(stranger: str) -> None:
+    cards = [
+        {"address": f"0000:{bus}:00.0", "class": "030000", "id": "10de:2204", "driver": "nvidia", "group": 8}
+        for bus in ("17", "18")
+    ]
+    nic = {"address": "0000:19:00.0", "class": "020000", "id": "15b3:1021", "driver": "mlx5_core", "group": 8}
+    functions = [*cards, nic] if stranger == "nic" else [cards[0], {**cards[1], "boot_vga": True}]
+    kernel = build("pair", {"functions": functions})
+    findings = diagnose(kernel, take_inventory(kernel, names=NoNames())).gpus[0].findings
+    (found,) = (each for each in findings if each.code == "group-shared")
+    assert not any("alloc create" in each.value for each in found.remedies)
 
 
 def test_vgpus_that_live_on_a_card_are_looked_up_before_they_go(tree: HostTree) -> None:

@@ -102,6 +102,7 @@ def _group_shared(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterato
         text = f"move the card to a slot behind another root port than {gpu.topology.root_port}"
         yield Remedy(RemedyKind.HARDWARE, text, "another slot")
     yield from _members(gpu, reason)
+    yield from _together(gpu, inventory)
 
 
 def _members(gpu: Gpu, reason: Reason) -> Iterator[Remedy]:
@@ -118,6 +119,16 @@ def _members(gpu: Gpu, reason: Reason) -> Iterator[Remedy]:
     if others and not used.keys() & set(others):
         command = " ".join([f"vgpumgr gpu bind {gpu.address}", *(f"--also {name}" for name in others)])
         yield _command(command, "to take them along")
+
+
+def _together(gpu: Gpu, inventory: HostInventory) -> Iterator[Remedy]:
+    """GPUs that only each other keep from a VM: one VM can have them all."""
+    mates = [each for each in inventory.gpus if each.function.iommu_group == gpu.function.iommu_group]
+    theirs = {name for each in mates for name in (each.address, *(one.address for one in each.companions))}
+    barred = [each for mate in mates for each in mate.passthrough.reasons if each.code not in INFORMATIVE]
+    if len(mates) > 1 and all(each.code == "group-shared" and theirs >= set(each.addresses) for each in barred):
+        command = f"vgpumgr alloc create --vm NAME --count {len(mates)}"
+        yield _command(command, f"or give all {len(mates)} GPUs of the group to one VM")
 
 
 def _vfs(gpu: Gpu, reason: Reason, inventory: HostInventory) -> Iterator[Remedy]:
