@@ -202,7 +202,7 @@ def _unknown_profile(inventory: HostInventory, card: Card, wanted: str) -> Refus
         reason = Reason("profile-other-card", message, others)
     else:
         reason = Reason("profile-unknown", f"{card.address} has no profile {wanted!r}", (card.address,))
-    hint = f"'vgpumgr profile list --gpu {card.address}' shows its profiles"
+    hint = f"the list of profiles shows those of {card.address}"
     return Refusal(reason.code, reason.message, (reason,), hint)
 
 

@@ -23,7 +23,7 @@ def _plain_vf(inventory: HostInventory, gpu: Gpu, vgpu: Vgpu) -> Refusal:
     having = _having(gpu, vgpu)
     if having is None and (function is None or not function.vfio):
         message = f"{vgpu.id} is a virtual function of {gpu.address} on {driver}, and was given to nobody"
-        hint = f"nothing is to be deleted; 'vgpumgr gpu slice {gpu.address} --vfs 0' takes all VFs of the card away"
+        hint = f"nothing is to be deleted; slicing {gpu.address} into 0 VFs takes all of them away"
         return _refusal("vf-not-given", message, vgpu, hint)
     message = f"{vgpu.id} is a virtual function of {gpu.address} on {driver} that vgpumgr did not give away; "
     message += f"{having} has it" if having is not None else "nobody is seen to have it open"
