@@ -7,6 +7,7 @@ import lzma
 import tarfile
 import zlib
 from pathlib import Path
+from typing import Self
 
 from vgpumgr.errors import SourceError
 from vgpumgr.kernel.real import READ_LIMIT
@@ -17,6 +18,9 @@ TAR_LIMIT = 512 << 20
 TAR_MEMBERS = 2_000_000
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError)
 """What the standard library raises for bytes that are no tar any more; for some, OSError."""
+
+_ZEROS: type[tarfile.HeaderError] = vars(tarfile)["EOFHeaderError"]
+"""The block of zeros that ends a tar."""
 
 
 def read_tar(path: Path) -> Tree:
@@ -43,13 +47,13 @@ class _Member(tarfile.TarInfo):
     """A header that must be whole: tarfile takes a damaged or missing one for the end, and what follows is lost."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> Self:
         """See :class:`tarfile.TarInfo`. Raises ReadError for a header that is not whole."""
         try:
-            return super().frombuf(buf, encoding, errors)
+            return super().fromtarfile(tarfile_)
         except tarfile.HeaderError as error:
-            if buf.count(0) == tarfile.BLOCKSIZE:
-                raise  # The block of zeros that ends a tar.
+            if isinstance(error, _ZEROS):
+                raise
             raise tarfile.ReadError(str(error)) from error
 
 
