@@ -17,6 +17,7 @@ from vgpumgr.allocations.states import sources
 from vgpumgr.kernel.port import MDEV_DEVICES, KernelEvent, Watch
 from vgpumgr.kernel.simulated import SimulatedKernel
 from vgpumgr.model.allocation import Allocation, AllocationRequest, AllocationState
+from vgpumgr.model.event import EventType, Happening, Wanted
 from vgpumgr.plans.executor import execute
 from vgpumgr.plans.journal import MemoryJournal
 from vgpumgr.plans.step import StepContext
@@ -51,6 +52,10 @@ def until(service: Service, wanted: Told) -> None:
         time.sleep(0.01)
     time.sleep(0.1)
     assert sorted(told(service)) == sorted(wanted)
+
+
+def last(service: Service, kind: EventType) -> Happening:
+    return service.events.list(Wanted(type=kind), limit=1).items[0].what
 
 
 @contextmanager
@@ -92,7 +97,7 @@ def test_a_gpu_that_is_pulled_out_and_plugged_in_again(tmp_path: Path) -> None:
         kernel.plug(GPU)
         until(service, [("gpu.removed", GPU), ("gpu.added", GPU)])
         assert [gpu.address for gpu in service.inventory().gpus] == [GPU]
-        added = service.events.list().items[0].what
+        added = last(service, EventType.GPU_ADDED)
         assert added.data["vendor_id"] == "10de"
         assert added.tenant is None
         assert GPU in added.message
@@ -105,7 +110,7 @@ def test_an_allocation_tells_its_tenant_what_is_missing_and_what_is_back(tmp_pat
         kernel.lose(GPU)
         missing = [("gpu.removed", GPU), ("allocation.device-missing", allocation.id)]
         until(service, missing)
-        event = service.events.list().items[0].what
+        event = last(service, EventType.DEVICE_MISSING)
         assert (event.tenant, event.allocation_id, event.data["device"]) == ("red", allocation.id, GPU)
         assert [warning.code for warning in service.allocation(allocation.id).warnings] == ["gpu-missing"]
         kernel.plug(GPU)
@@ -132,7 +137,7 @@ def test_a_vgpu_that_comes_and_goes_is_told(tmp_path: Path) -> None:
     until(service, [("vgpu.added", name)])
     service.kernel.write(f"{MDEV_DEVICES}/{name}/remove", "1")
     until(service, [("vgpu.added", name), ("vgpu.removed", name), ("allocation.device-missing", allocation.id)])
-    event = service.events.list().items[1].what
+    event = last(service, EventType.VGPU_REMOVED)
     sriov = service.gpu(CARD).sriov
     assert sriov is not None
     assert event.data["parent"] in sriov.vfs
@@ -180,7 +185,7 @@ def test_what_was_seen_of_an_allocation_that_changes_meanwhile_is_looked_at_agai
         monkeypatch.setattr(store.events, "append_of_allocation", change_first)
         kernel.lose(GPU)
         until(service, [("gpu.removed", GPU), ("allocation.device-missing", allocation.id)])
-        assert service.events.list().items[0].what.data["generation"] == allocation.generation + 1
+        assert last(service, EventType.DEVICE_MISSING).data["generation"] == allocation.generation + 1
 
 
 def test_a_burst_is_one_look_and_a_binding_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
